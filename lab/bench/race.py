@@ -92,7 +92,7 @@ class Race:
         self,
         options: BenchOptions,
         contenders: Sequence[Contender],
-        tell: ReportProgress,
+        report: ReportProgress,
         measure_run: Callable[[Contender, Path, Task, RunLimits], Run] | None = None,
         rates: dict[tuple[str, Path, int], int] | None = None,
         first_rates: Mapping[int, int] | None = None,
@@ -103,7 +103,7 @@ class Race:
         """
         self._options = options
         self._contenders = contenders
-        self._tell = tell
+        self._report = report
         self._measure = measure_run or run_in_folder
         self._rates: dict[tuple[str, Path, int], int] = {} if rates is None else rates
         self._first_rates = first_rates or {}
@@ -169,10 +169,10 @@ class Race:
         )
         asked = "unthrottled" if rate is None else f"{rate:,} records/s"
         head = f"{contender.name}, {task.record_size_bytes} bytes, {folder}, {what}"
-        self._tell(f"{head}: {asked}", is_passing=True)
+        self._report(f"{head}: {asked}", is_passing=True)
         run = self._measure(contender, folder, replace(task, records_per_s=rate), limits)
         told = run.failure or f"{run.records_per_s:,.0f} records/s committed"
-        self._tell(f"{head}: {asked}: {told}")
+        self._report(f"{head}: {asked}: {told}")
         return run
 
 

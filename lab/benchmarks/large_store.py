@@ -90,10 +90,10 @@ async def fill(node: Replicated[Any], size_bytes: int, value_size_bytes: int) ->
     await asyncio.gather(*(put() for _ in range(FILLERS)))
 
 
-async def until(look: Callable[[], Awaitable[bool]]) -> None:
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
     """Wait until it is so: files and other processes tell nobody."""
     async with asyncio.timeout(MOST_S):
-        while not await look():  # noqa: ASYNC110 - as above
+        while not await condition():  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.05)
 
 

@@ -177,7 +177,7 @@ def _are_counts(counts: object) -> TypeGuard[Mapping[str, int]]:
 class RowFile:
     """A file of rows, open for more."""
 
-    def __init__(self, path: Path, identity: Identity, *, tell: Callable[[Row], None]) -> None:
+    def __init__(self, path: Path, identity: Identity, *, on_row: Callable[[Row], None]) -> None:
         """Read the file, with a call of ``tell`` for the row of each seed.
 
         Errors: UsageError for rows of another campaign, or while another run writes; OSError.
@@ -189,7 +189,7 @@ class RowFile:
         self._file = path.open("a+b")
         try:
             self._own()
-            self._read(tell)
+            self._read(on_row)
         except BaseException:
             self._file.close()
             raise
@@ -215,11 +215,11 @@ class RowFile:
         except BlockingIOError as error:
             raise UsageError(f"{self._path}: another run writes to it; wait for it, or name another file") from error
 
-    def _read(self, tell: Callable[[Row], None]) -> None:
+    def _read(self, on_row: Callable[[Row], None]) -> None:
         self._file.seek(0)
         for row in rows_of(self._path, self._measured(lines_of(self._path, self._file))):
             if self._is_new(row):
-                tell(row)
+                on_row(row)
         # What follows the last whole line was cut off by a crash.
         self._file.truncate(self._size_bytes)
 

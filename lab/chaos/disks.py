@@ -88,11 +88,11 @@ class Holder:
 def main(words: Sequence[str]) -> None:
     """Mount, then resize until the input ends."""
     size, *folders = words
-    tell(partial(_mount_all, int(size), folders))
+    answer_after(partial(_mount_all, int(size), folders))
     for line in sys.stdin:
         index, new_size = line.split()
         folder = folders[int(index)]
-        tell(partial(_mount, folder, int(new_size), MS_REMOUNT))
+        answer_after(partial(_mount, folder, int(new_size), MS_REMOUNT))
 
 
 def _mount_all(size_bytes: int, folders: Sequence[str]) -> None:
@@ -132,7 +132,7 @@ def call(name: str, *arguments: object) -> None:
         raise OSError(number, f"{name}: {os.strerror(number)}")
 
 
-def tell(step: Callable[[], None]) -> None:
+def answer_after(step: Callable[[], None]) -> None:
     """Do one step, and print ``done`` or the error."""
     try:
         step()

@@ -141,14 +141,14 @@ def wait_for_all(ground: Ground, require_life: Callable[[], None]) -> None:
     """
     end_offset = ground.cluster.journal.end_offset
 
-    def look() -> bool:
+    def hold_all() -> bool:
         require_life()
         quorum = _described(ground)
         if quorum is None:
             return False
         return all(_has_all(quorum, end_offset, node, ground) for node in ground.cluster.replicas.values())
 
-    wait_until(look, f"all voters to hold the log up to offset {end_offset}", timeout_s=SERVE_TIMEOUT_S)
+    wait_until(hold_all, f"all voters to hold the log up to offset {end_offset}", timeout_s=SERVE_TIMEOUT_S)
 
 
 def _described(ground: Ground) -> Quorum | None:

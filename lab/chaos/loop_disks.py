@@ -32,7 +32,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from lab.chaos.disks import CLONE_NEWNS, DONE, Holder, call, keep_mounts_here, tell
+from lab.chaos.disks import CLONE_NEWNS, DONE, Holder, answer_after, call, keep_mounts_here
 from lab.chaos.plan import POWER, FaultKind
 from pykraft.local.child import temporary_folder
 
@@ -56,9 +56,9 @@ TRIES_MAX: Final = 100
 def main(words: Sequence[str]) -> None:
     """Mount, then cut until the input ends."""
     size, *folders = words
-    tell(partial(_mount_all, int(size), folders))
+    answer_after(partial(_mount_all, int(size), folders))
     for line in sys.stdin:
-        tell(partial(_cut, [folders[int(index)] for index in line.split()]))
+        answer_after(partial(_cut, [folders[int(index)] for index in line.split()]))
 
 
 def _mount_all(size_bytes: int, folders: Sequence[str]) -> None:

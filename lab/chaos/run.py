@@ -167,7 +167,7 @@ class _Run:
 
     def run(self) -> ChaosOutcome:
         # 1. Start.
-        self._tell("starting the nodes")
+        self._report("starting the nodes")
         self._cluster.start()
         self._wait_until_it_works()
         self._begun_s = time.monotonic()
@@ -179,7 +179,7 @@ class _Run:
             if time.monotonic() - self._begun_s >= self._options.seconds:
                 break
         # 3. `finish` stops the nodes and compares their logs.
-        self._tell("stopping the load, comparing the logs")
+        self._report("stopping the load, comparing the logs")
         self._faults.wait_for_all()
         verdict = self._cluster.finish()
         return ChaosOutcome(
@@ -204,19 +204,19 @@ class _Run:
         for each in sorted(begun, key=lambda each: each.ends_s):
             self._pass_until(each.ends_s)
             each.undo()
-        self._tell("ending all faults")
+        self._report("ending all faults")
         self._note_memory()
         self._faults.heal()
         self._wait_until_it_works()
         for each in begun:
-            done = self._told(each, is_alone=len(begun) == 1)
+            done = self._outcome(each, is_alone=len(begun) == 1)
             self._done.append(done)
             self._watcher.done(done)
 
     def _begin(self, fault: Fault) -> _Begun:
         leader_id = self._journal.leader_id()
         node = self._faults.target(fault)
-        self._tell(f"{fault}: node {node.node_id}")
+        self._report(f"{fault}: node {node.node_id}")
         mark, wall_ms, begun_s = self._journal.mark(), _wall_ms(), time.monotonic()
         undo = self._faults.begin(fault, node)
         return _Begun(
@@ -230,7 +230,7 @@ class _Run:
             undo=undo,
         )
 
-    def _told(self, begun: _Begun, *, is_alone: bool) -> Done:
+    def _outcome(self, begun: _Begun, *, is_alone: bool) -> Done:
         said = self._journal.acknowledgements(since=begun.mark)
         hits_all = begun.fault.kind in OF_ALL
         is_measured = begun.hit_leader and is_alone and begun.fault.kind not in OF_MANY
@@ -248,29 +248,29 @@ class _Run:
     def _pass_until(self, until_s: float) -> None:
         """Wait, and check that every node lives that should. Errors: LocalQuorumError."""
 
-        def look() -> bool:
+        def has_passed() -> bool:
             self._faults.require_life()
             return time.monotonic() >= until_s
 
-        wait_until(look, "time to pass", timeout_s=WORKS_TIMEOUT_S)
+        wait_until(has_passed, "time to pass", timeout_s=WORKS_TIMEOUT_S)
 
     def _wait_until_it_works(self) -> None:
         mark = self._journal.mark()
 
-        def look() -> bool:
+        def works() -> bool:
             if sum(said.count for said in self._journal.acknowledgements(since=mark)) >= RECORDS_BETWEEN:
                 return True
             # What a Java voter writes as the leader is in no journal, so it must not stay leader.
             self._faults.depose_guest()
             return False
 
-        wait_until(look, f"{RECORDS_BETWEEN} more acknowledged records", timeout_s=WORKS_TIMEOUT_S)
+        wait_until(works, f"{RECORDS_BETWEEN} more acknowledged records", timeout_s=WORKS_TIMEOUT_S)
 
     def _note_memory(self) -> None:
         for node in self._cluster.nodes.values():  # not guests: a Java node uses the heap that it is given
             self._memory_max_bytes = max(self._memory_max_bytes, _peak_bytes(node.process.pid))
 
-    def _tell(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         self._watcher.passing(text, time.monotonic() - self._begun_s)
 
 

@@ -37,18 +37,18 @@ class Twin:
     def require_alarm(self, require_life: Callable[[], None]) -> None:
         """Wait until a node has logged that two processes have this id. Errors: LocalQuorumError."""
 
-        def look() -> bool:
+        def is_alarmed() -> bool:
             require_life()
             # The twin of a leader finds no leader but itself, so it fetches nothing and nobody hears of it.
-            return self._is_told() or self._cluster.journal.leader_id() == self._node_id
+            return self._is_reported() or self._cluster.journal.leader_id() == self._node_id
 
-        wait_until(look, f"an alarm about the twin of node {self._node_id}", alive=[self._process.process])
+        wait_until(is_alarmed, f"an alarm about the twin of node {self._node_id}", alive=[self._process.process])
 
     def close(self) -> None:
         """End it at once. May be called again."""
         self._process.process.kill()
 
-    def _is_told(self) -> bool:
+    def _is_reported(self) -> bool:
         alarm = ALARM.format(self._node_id).encode()
         for node_id, replica in self._cluster.nodes.items():
             with replica.log_path.open("rb") as log:

@@ -62,13 +62,13 @@ class SnapshotRoom:
         for node in self._nodes:
             _reserve(node.partition)
 
-        def is_told(node: PykraftNode) -> bool:
+        def is_reported_by(node: PykraftNode) -> bool:
             assert self._ground.disks is not None
             # Again and again: the kernel gives back what it had set aside for bytes that it had not written yet.
             self._ground.disks.fill(self._ground.disk_indexes[node.node_id])
-            return _is_told(node, begin_sizes)
+            return _is_reported(node, begin_sizes)
 
-        self._wait(is_told, "to say that they wrote no snapshot")
+        self._wait(is_reported_by, "to say that they wrote no snapshot")
         if not any(_ended_otherwise(node) for node in self._nodes):
             journal = self._ground.cluster.journal
             journal.wait_for_acknowledged(RECORDS, since=journal.mark())
@@ -89,13 +89,13 @@ class SnapshotRoom:
                     path.unlink()
 
     def _wait(self, is_done: Callable[[PykraftNode], bool], what: str) -> None:
-        def look() -> bool:
+        def are_done() -> bool:
             self._require_life()
             ended = [_ended_otherwise(node) for node in self._nodes]
             done = [is_done(node) for node in self._nodes]
             return all(map(operator.or_, ended, done))
 
-        wait_until(look, f"nodes without room for snapshots {what}", interval_s=LOOK_INTERVAL_S)
+        wait_until(are_done, f"nodes without room for snapshots {what}", interval_s=LOOK_INTERVAL_S)
 
 
 def _ended_otherwise(node: PykraftNode) -> bool:
@@ -111,7 +111,7 @@ def _ended_otherwise(node: PykraftNode) -> bool:
     return True
 
 
-def _is_told(node: PykraftNode, begin_sizes: Mapping[int, int]) -> bool:
+def _is_reported(node: PykraftNode, begin_sizes: Mapping[int, int]) -> bool:
     with node.log_path.open("rb") as log:
         log.seek(begin_sizes[node.node_id])
         return ALARM.encode() in log.read()

@@ -94,9 +94,9 @@ def demo(
     except Exception as error:
         for note in getattr(error, "__notes__", []):
             console.print(note, markup=False, soft_wrap=True)
-        _tell_where(console, folder)
+        _print_folder(console, folder)
         raise
-    _tell_where(console, folder)
+    _print_folder(console, folder)
     result = story.result
     _print_summary(result, stderr=as_json)
     if write_report is not None:
@@ -154,7 +154,7 @@ def _folder(wanted: Path | None, is_kept: Callable[[BaseException | None], bool]
     yield wanted
 
 
-def _tell_where(console: Console, folder: Path | None) -> None:
+def _print_folder(console: Console, folder: Path | None) -> None:
     if folder is not None and folder.is_dir():
         console.print(f"the files of the nodes and of Spark are in {folder}", markup=False, soft_wrap=True)
 

@@ -140,7 +140,7 @@ def kept_rows(
             summary.add(row)
 
     try:
-        opened = RowFile(out, summary.identity, tell=count)
+        opened = RowFile(out, summary.identity, on_row=count)
     except OSError as error:
         raise UsageError(f"--out {out}: {error.strerror}") from error
     with closing(opened) as rows:

@@ -41,7 +41,9 @@ LATE_S_MAX = 60.0
 """The load may last this much longer than requested, so that the leader is killed while the stream runs."""
 
 
-def start_cluster(children: Children, folder: Path, options: DemoOptions, tell: ReportProgress) -> tuple[Cluster, Led]:
+def start_cluster(
+    children: Children, folder: Path, options: DemoOptions, report: ReportProgress
+) -> tuple[Cluster, Led]:
     """A cluster with a leader; retries on other ports, in a new folder, if another process took a port first.
 
     Errors: LocalQuorumError if there is no leader; StorageError if the disk is full.
@@ -62,7 +64,7 @@ def start_cluster(children: Children, folder: Path, options: DemoOptions, tell: 
             if left == 0 or not any(PORT_IS_TAKEN in node.process.log() for node in cluster.nodes.values()):
                 look_after(cluster, folder)  # raises with the reason if a node has ended
                 raise
-        tell("another process took a port; restarting on other ports")
+        report("another process took a port; restarting on other ports")
         for node in cluster.nodes.values():
             node.process.kill()
     raise AssertionError("the last try either returns or raises")
@@ -83,7 +85,7 @@ class DemoLoad:
     tables: LiveTables
     options: DemoOptions
     folder: Path
-    tell: ReportProgress
+    report: ReportProgress
     kill: Kill | None = None
     seconds: float = 0.0
     begin_wall_ms: int = 0
@@ -99,7 +101,7 @@ class DemoLoad:
         self._wait(half_s)
         if not self.tables.batches:
             longer = f"up to {LATE_S_MAX:g} s longer than {self.options.seconds:g} s"
-            self.tell(f"waiting for {self.tables.awaited}; until then the load goes on, {longer}")
+            self.report(f"waiting for {self.tables.awaited}; until then the load goes on, {longer}")
         while not self.tables.batches and time.monotonic() - begun_s < half_s + LATE_S_MAX:
             self._wait(POLL_S)
         late_s = time.monotonic() - begun_s - half_s
@@ -111,7 +113,7 @@ class DemoLoad:
 
     def end(self) -> int:
         """Stage 4; returns the offset below which all replicas and tables have everything."""
-        self.tell("stopping the load; waiting until all replicas and the tables hold every acknowledged record")
+        self.report("stopping the load; waiting until all replicas and the tables hold every acknowledged record")
         self.cluster.end_load()
         end_offset = self.cluster.wait_until_caught_up()
         self.tables.wait_for(end_offset, self._watch)
@@ -124,7 +126,7 @@ class DemoLoad:
         mark = journal.mark()
         killed_wall_ms = _wall_ms()
         victim.process.kill()
-        self.tell(f"node {victim.node_id} was killed with kill -9")
+        self.report(f"node {victim.node_id} was killed with kill -9")
         others = [node.process for node in self.cluster.nodes.values() if node is not victim]
         led = journal.wait_for_leader(since=mark, alive=others)
         elected_wall_ms = _wall_ms()
@@ -140,8 +142,8 @@ class DemoLoad:
             acknowledged_wall_ms=first.wall_ms,
             restarted_wall_ms=_wall_ms(),
         )
-        self.tell(f"node {first.node} leads epoch {first.epoch} and acknowledges, {kill.failover_ms:,} ms later")
-        self.tell(f"node {victim.node_id} is restarted")
+        self.report(f"node {first.node} leads epoch {first.epoch} and acknowledges, {kill.failover_ms:,} ms later")
+        self.report(f"node {victim.node_id} is restarted")
         return kill
 
     def _wait(self, seconds: float) -> None:
@@ -164,14 +166,14 @@ class DemoLoad:
             text += f", {last.end_offset:,} in the tables, micro-batch {last.batch_id} took {last.duration_ms:,} ms"
         else:
             text += f", waiting for {self.tables.awaited}"
-        self.tell(text, is_passing=True)
+        self.report(text, is_passing=True)
 
 
 def _wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def run_demo(options: DemoOptions, folder: Path, tell: ReportProgress) -> Story:
+def run_demo(options: DemoOptions, folder: Path, report: ReportProgress) -> Story:
     """All stages. ``folder`` gets everything that nodes and Spark write.
 
     Errors: PykraftError when a stage fails; faults in logs and tables are in the result instead.
@@ -179,7 +181,7 @@ def run_demo(options: DemoOptions, folder: Path, tell: ReportProgress) -> Story:
     options.check_disk(folder)
     with Children() as children:
         try:
-            return _run(children, options, folder, tell)
+            return _run(children, options, folder, report)
         except LocalQuorumError as error:
             if NO_SPACE in children.log_ends():
                 raise failed(folder, "the demo", NO_SPACE) from error
@@ -192,14 +194,14 @@ def run_demo(options: DemoOptions, folder: Path, tell: ReportProgress) -> Story:
             raise
 
 
-def _run(children: Children, options: DemoOptions, folder: Path, tell: ReportProgress) -> Story:
+def _run(children: Children, options: DemoOptions, folder: Path, report: ReportProgress) -> Story:
     tables = LiveTables(children, folder)
     # 1. Spark starts while the nodes elect their leader.
-    tell(f"starting Spark and {counted(options.nodes, 'node')}")
-    cluster, leader = start_cluster(children, folder, options, tell)
+    report(f"starting Spark and {counted(options.nodes, 'node')}")
+    cluster, leader = start_cluster(children, folder, options, report)
     tables.follow(cluster.endpoints)
-    load = DemoLoad(cluster=cluster, tables=tables, options=options, folder=folder, tell=tell)
-    tell(f"node {leader.node} leads epoch {leader.epoch}; writing {options.throughput:,} records/s")
+    load = DemoLoad(cluster=cluster, tables=tables, options=options, folder=folder, report=report)
+    report(f"node {leader.node} leads epoch {leader.epoch}; writing {options.throughput:,} records/s")
     with Sampler(cluster.endpoints) as sampler:
         # 2. and 3.
         load.run()
@@ -209,17 +211,17 @@ def _run(children: Children, options: DemoOptions, folder: Path, tell: ReportPro
     # 5. The log below that offset does not change any more, so nothing waits for the nodes to end.
     for node in cluster.nodes.values():
         node.process.terminate()
-    tell("stopping the stream")
+    report("stopping the stream")
     spark = tables.stop()
     # 6. Without Spark, so that a fault in the pipeline cannot hide one in the logs.
-    tell("comparing the logs byte by byte")
+    report("comparing the logs byte by byte")
     said = [one for one in cluster.journal.acknowledgements() if one.end_offset <= end_offset]
     partitions = {f"node {node_id}": node.partition for node_id, node in cluster.nodes.items()}
     comparison = compare(partitions, said, end_offset=end_offset)
     if comparison.furthest is None:
         raise LocalQuorumError("; ".join(comparison.problems))
     # 7. The tables against the log and the journal.
-    tell("checking every acknowledged record with Spark")
+    report("checking every acknowledged record with Spark")
     audit = ask_spark(spark, tables.tables, comparison.furthest, said, until_offset=end_offset)
     tables.close()
     result = Result(

@@ -15,7 +15,7 @@ from pykraft.cli.config_file import (
     parse_cluster_id,
     parse_directory_id,
     read_properties,
-    tell_of_neighbors,
+    warn_of_neighbors,
 )
 from pykraft.config import NodeConfig
 from pykraft.errors import ConfigError, UsageError
@@ -172,15 +172,15 @@ def test_partitions_of_other_topics_are_told_of(
     monkeypatch.chdir(path.parent)
     path.write_text(PROPERTIES)
     config = read_config(path)
-    tell_of_neighbors(config)
+    warn_of_neighbors(config)
     for name in ("__raft_performance_test-0", "lost+found", "c.d-1", "a-0"):
         (path.parent / "data" / name).mkdir(parents=True)
     assert caplog.messages == []
     with caplog.at_level(logging.WARNING, logger="pykraft"):
-        tell_of_neighbors(config)
+        warn_of_neighbors(config)
         for number in range(3):
             (path.parent / "data" / f"b-{number}").mkdir()
-        tell_of_neighbors(config)
+        warn_of_neighbors(config)
     only = "this node reads and writes only __raft_performance_test-0"
     assert caplog.messages == [
         f"data also holds a-0, c.d-1: {only}",

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from pykraft.cli.errors import EXIT_CODES, exit_code, run_with_exit_codes, told
+from pykraft.cli.errors import EXIT_CODES, error_text, exit_code, run_with_exit_codes
 from pykraft.errors import (
     AddressInUseError,
     BufferFullError,
@@ -68,14 +68,14 @@ def test_an_error_is_one_line_and_a_code(
 ) -> None:
     assert exit_code(error) == code
     assert run(raises(error), monkeypatch) == code
-    assert capsys.readouterr() == ("", f"pykraft: {told(error)}\n")
+    assert capsys.readouterr() == ("", f"pykraft: {error_text(error)}\n")
 
 
 def test_the_operating_system_s_errors_are_told_in_words() -> None:
-    assert told(OSError(2, "No such file or directory", "absent")) == "absent: No such file or directory"
-    assert told(OSError(28, "No space left on device")) == "No space left on device"
-    assert told(OSError("only a text")) == "only a text"
-    assert told(UsageError("do it otherwise")) == "do it otherwise"
+    assert error_text(OSError(2, "No such file or directory", "absent")) == "absent: No such file or directory"
+    assert error_text(OSError(28, "No space left on device")) == "No space left on device"
+    assert error_text(OSError("only a text")) == "only a text"
+    assert error_text(UsageError("do it otherwise")) == "do it otherwise"
 
 
 def test_success_is_0(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,10 +94,10 @@ def shown(monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool) -> str:
     for name in ("stderr", "__stderr__"):
         monkeypatch.setattr(sys, name, screen)
     line = WaitingLine()
-    line.tell(None)
-    line.tell("a:1: it knows no \x1b leader")
-    line.tell("b:1: [bold]Connection refused")
-    line.tell(None)
+    line.show(None)
+    line.show("a:1: it knows no \x1b leader")
+    line.show("b:1: [bold]Connection refused")
+    line.show(None)
     return screen.getvalue()
 
 
@@ -115,4 +115,4 @@ def test_a_pipe_sees_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_standard_error_there_is_nobody_to_tell(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "__stderr__", None)
-    WaitingLine().tell("a:1: it knows no leader")
+    WaitingLine().show("a:1: it knows no leader")

@@ -96,9 +96,9 @@ class Recorder:
     def begin_shutdown(self) -> None:
         self.goodbyes += 1
 
-    async def wait_for(self, look: Callable[[], bool]) -> None:
+    async def wait_for(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(TIMEOUT_S):
-            while not look():
+            while not condition():
                 await self._changed.wait()
                 self._changed.clear()
 

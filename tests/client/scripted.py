@@ -113,10 +113,10 @@ def run(main: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(body())
 
 
-async def until(look: Callable[[], bool]) -> None:
+async def until(condition: Callable[[], bool]) -> None:
     """Let the loop go on until this is so."""
     loop = asyncio.get_running_loop()
-    while not look():
+    while not condition():
         turn = loop.create_future()
         loop.call_later(0.005, turn.set_result, None)
         await turn

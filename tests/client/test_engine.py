@@ -67,5 +67,5 @@ async def test_a_leader_that_resigned_is_not_waited_for(tmp_path: Path, monkeypa
             done, _ = await asyncio.wait([waiting], timeout=0)
             assert not done
             patch.setattr(Engine, "status", Status(role="follower", leader_id=NodeId(2), epoch=Epoch(2)))
-            node._watch.tell()
+            node._watch.wake()
             assert await waiting == LeaderAndEpoch(NodeId(2), Epoch(2))

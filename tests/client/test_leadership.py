@@ -39,7 +39,7 @@ def leader(node_id: int | None, epoch: int) -> LeaderAndEpoch:
     return LeaderAndEpoch(None if node_id is None else NodeId(node_id), Epoch(epoch))
 
 
-def told(*news: LeaderAndEpoch, node_id: int | None = 1) -> list[tuple[str, int]]:
+def reported(*news: LeaderAndEpoch, node_id: int | None = 1) -> list[tuple[str, int]]:
     listener = Claiming()
     adapter = ClaimAdapter(listener, node_id)
 
@@ -59,17 +59,17 @@ def test_who_leads(node_id: int | None, expected: bool) -> None:
 
 @pytest.mark.conformance("H41")
 def test_a_claim_ends_with_the_next_epoch() -> None:
-    assert told(leader(1, 1), leader(None, 2), leader(2, 2)) == [("claim", 1), ("resign", 1)]
+    assert reported(leader(1, 1), leader(None, 2), leader(2, 2)) == [("claim", 1), ("resign", 1)]
 
 
 @pytest.mark.conformance("H41")
 def test_a_leader_that_leads_again_resigns_in_between() -> None:
-    assert told(leader(1, 1), leader(1, 3)) == [("claim", 1), ("resign", 1), ("claim", 3)]
+    assert reported(leader(1, 1), leader(1, 3)) == [("claim", 1), ("resign", 1), ("claim", 3)]
 
 
 def test_leaders_elsewhere_are_of_no_interest() -> None:
-    assert told(leader(2, 1), leader(None, 2), leader(3, 2)) == []
-    assert told(leader(2, 1), node_id=None) == []
+    assert reported(leader(2, 1), leader(None, 2), leader(3, 2)) == []
+    assert reported(leader(2, 1), node_id=None) == []
 
 
 async def test_commits_and_the_end_are_passed_on() -> None:

@@ -28,9 +28,9 @@ class Whole:
 def test_what_has_both_methods_is_a_listener() -> None:
     whole = Whole()
 
-    def hear(leader_and_epoch: LeaderAndEpoch) -> None: ...
+    def on_change(leader_and_epoch: LeaderAndEpoch) -> None: ...
 
-    whole.handle_leader_change = hear
+    whole.handle_leader_change = on_change
     check_listener(whole)
 
 

@@ -104,9 +104,9 @@ def test_a_closed_reader_says_so() -> None:
     next(batches)
     reader.close()
     reader.close()
-    for look in (lambda: next(batches), lambda: list(reader), lambda: reader.last_offset):
+    for read in (lambda: next(batches), lambda: list(reader), lambda: reader.last_offset):
         with pytest.raises(UsageError, match="only during the call"):
-            look()
+            read()
 
 
 class Reading:
@@ -175,11 +175,11 @@ async def test_a_piece_that_is_being_read_is_read_to_its_end() -> None:
 def test_who_has_no_node_reads_in_a_thread() -> None:
     threads: list[str] = []
 
-    def told() -> list[Any]:
+    def values() -> list[Any]:
         threads.append(threading.current_thread().name)
         return []
 
-    assert asyncio.run(read_in_a_thread(told)) == []
+    assert asyncio.run(read_in_a_thread(values)) == []
     assert threads != [threading.current_thread().name]
     with pytest.raises(UsageError, match="no"):
         asyncio.run(read_in_a_thread(lambda: UsageError("no")))

@@ -236,14 +236,14 @@ def test_calls_within_calls_are_all_found_until_they_are_done() -> None:
 
 
 async def test_a_task_runs_in_the_call_that_began_it_as_long_as_that_is_open() -> None:
-    async def look() -> int:
+    async def call_count() -> int:
         return len(open_calls())
 
     owner = Called()
     with ListenerCall(owner):
-        within = asyncio.create_task(look())
+        within = asyncio.create_task(call_count())
         assert await within == 1
-        left_running = asyncio.create_task(look())
+        left_running = asyncio.create_task(call_count())
     assert await left_running == 0
 
 

@@ -37,7 +37,7 @@ class Served:
         assert self._ended is not None
         self._ended.set_result(None)
 
-    def tell(self, number: int) -> None:
+    def add(self, number: int) -> None:
         self.ran_on.add(asyncio.get_running_loop())
         self.told.append(number)
 
@@ -48,7 +48,7 @@ async def test_calls_arrive_in_order_on_the_nodes_loop(loops: type[NodeLoops], c
     task = asyncio.create_task(served.loops.run(served.main, served.stop))
     await asyncio.wait_for(served.began.wait(), TIMEOUT_S)
     for number in range(1_000):
-        served.loops.to_node(served.tell, number)
+        served.loops.to_node(served.add, number)
     served.loops.to_node(served.stop)
     await asyncio.wait_for(task, TIMEOUT_S)
     assert served.told == [*range(1_000)]
@@ -92,7 +92,7 @@ async def test_who_is_cancelled_stops_the_node_and_leaves_no_thread(loops: type[
         await asyncio.wait_for(task, TIMEOUT_S)
     assert "pykraft-node" not in {thread.name for thread in threading.enumerate()}
     if loops is OwnThread:
-        served.loops.to_node(served.tell, 1)  # nobody is there any more
+        served.loops.to_node(served.add, 1)  # nobody is there any more
         assert served.told == []
 
 

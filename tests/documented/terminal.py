@@ -49,7 +49,7 @@ class Terminal:
         self._count = 0
         self._shell = subprocess.Popen(["bash", "--norc"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.staying: list[Staying] = []
-        self._tell("exec 3>&1; set -m")
+        self._send("exec 3>&1; set -m")
 
     def __enter__(self) -> Self:
         return self
@@ -65,7 +65,7 @@ class Terminal:
     def run(self, command: str) -> str:
         """Run to the end; returns what it printed. The status must be 0."""
         output = self._next_output()
-        self._tell(f"{{ {command}\n}} </dev/null >{output} 2>&1\necho $? >&3")
+        self._send(f"{{ {command}\n}} </dev/null >{output} 2>&1\necho $? >&3")
         status = self._answer()
         text = output.read_text(errors="replace")
         if status != "0":
@@ -91,7 +91,7 @@ class Terminal:
     def start(self, command: str, ready: str) -> str:
         """Start a command that stays; returns what it has printed when ``ready`` is in it."""
         output = self._next_output()
-        self._tell(f"{{ {command}\n}} </dev/null >{output} 2>&1 &\necho $! >&3")
+        self._send(f"{{ {command}\n}} </dev/null >{output} 2>&1 &\necho $! >&3")
         staying = Staying(command, int(self._answer()), output)
         self.staying.append(staying)
 
@@ -115,7 +115,7 @@ class Terminal:
                 os.killpg(staying.process_id, signal.SIGINT)
             what = f"the end of {staying.command} after Ctrl-C"
             wait_until(partial(_has_ended, staying.process_id), what, timeout_s=INTERRUPTED_WITHIN_S)
-            self._tell(f"wait {staying.process_id}; echo $? >&3")
+            self._send(f"wait {staying.process_id}; echo $? >&3")
             if (status := self._answer()) not in ENDED_BY_CTRL_C:
                 raise PageError(f"{staying.command}\nstatus {status} after Ctrl-C\n{staying.output.read_text()}")
         self.staying.clear()
@@ -124,7 +124,7 @@ class Terminal:
         self._count += 1
         return self._directory / f"{self._count}.out"
 
-    def _tell(self, words: str) -> None:
+    def _send(self, words: str) -> None:
         assert self._shell.stdin is not None
         self._shell.stdin.write(words + "\n")
         self._shell.stdin.flush()

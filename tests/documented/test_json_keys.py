@@ -26,7 +26,7 @@ from pykraft.cli.kv.command import get
 from pykraft.cli.local import as_json_object
 from pykraft.cli.pipeline.metadata import metadata
 from pykraft.cli.quorum.overview import overview_json
-from pykraft.cli.sim.run import choose, told_row
+from pykraft.cli.sim.run import choose, printed_row
 from pykraft.cli.storage import storage
 from pykraft.cli.tail import _JsonForm
 from pykraft.cli.verify import verify
@@ -111,7 +111,7 @@ def kv_get_keys(_: Path) -> Iterable[str]:
 
 def sim_keys(_: Path) -> Iterable[str]:
     choice = choose(None, ())
-    rows = [told_row(row_of(result, Identity.of(choice.scenario)), choice) for result in (passed(1), failed(2))]
+    rows = [printed_row(row_of(result, Identity.of(choice.scenario)), choice) for result in (passed(1), failed(2))]
     return [*rows[0], *rows[1]]
 
 

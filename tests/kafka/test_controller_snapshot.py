@@ -53,11 +53,11 @@ def wait_for_install(
 ) -> OffsetAndEpoch:
     """Wait until the observer has one snapshot, of a later offset than this; it is the controller's, to the byte."""
 
-    def look() -> OffsetAndEpoch | None:
+    def installed() -> OffsetAndEpoch | None:
         found = snapshots(observer.partition)
         return found[0] if len(found) == 1 and found[0].offset > after else None
 
-    found = wait_until(look, f"a snapshot behind offset {after} to be installed", alive=[process])
+    found = wait_until(installed, f"a snapshot behind offset {after} to be installed", alive=[process])
     theirs, ours = checkpoint_path(controller.partition, found), checkpoint_path(observer.partition, found)
     assert ours.read_bytes() == theirs.read_bytes()
     return found

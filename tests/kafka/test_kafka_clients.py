@@ -191,15 +191,15 @@ def test_kafkas_tools_describe_our_quorum_to_whoever_asks_a_follower(
     leader, nodes = a_quorum(children, tmp_path)
     follower = next(address for node_id, address in nodes.items() if node_id != leader)
 
-    def told(main: str, *words: str, asked_as: str = "--bootstrap-server") -> str:
+    def output_of(main: str, *words: str, asked_as: str = "--bootstrap-server") -> str:
         return run("kafka-run-class.sh", f"{TOOLS}.{main}", asked_as, follower, *words)
 
     # The admin client takes any node for a broker that would forward this: it comes to the leader after refusals.
-    assert f"LeaderId:               {leader}" in told("MetadataQuorumCommand", "describe", "--status")
-    rows = told("MetadataQuorumCommand", "describe", "--replication").splitlines()
+    assert f"LeaderId:               {leader}" in output_of("MetadataQuorumCommand", "describe", "--status")
+    rows = output_of("MetadataQuorumCommand", "describe", "--replication").splitlines()
     assert [row.split("\t")[6].strip() for row in rows] == ["Status", "Leader", "Follower", "Follower"]
-    assert "kraft.version" in told("FeatureCommand", "describe")
-    assert "Produce(0): 3 to 12" in told("BrokerApiVersionsCommand")
+    assert "kraft.version" in output_of("FeatureCommand", "describe")
+    assert "Produce(0): 3 to 12" in output_of("BrokerApiVersionsCommand")
     endpoints = run("kafka-run-class.sh", f"{TOOLS}.ClusterTool", "list-endpoints", "--bootstrap-controller", follower)
     assert [row.split()[0] for row in endpoints.splitlines()[1:]] == ["1", "2", "3"]
-    assert f"Leader: {leader}\tReplicas: 1,2,3" in told("TopicCommand", "--describe")
+    assert f"Leader: {leader}\tReplicas: 1,2,3" in output_of("TopicCommand", "--describe")

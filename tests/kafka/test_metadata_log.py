@@ -107,8 +107,8 @@ def test_json_is_that_of_kafkas_decoder(kafka: Kafka, children: Children, tmp_pa
 
     process.stop()
     directory = str(controller.partition.parent)
-    assert told_by_ours("--as-of", str(then), directory) == described
-    assert told_by_ours(directory) == []
+    assert our_table("--as-of", str(then), directory) == described
+    assert our_table(directory) == []
     path = tmp_path / "every-type" / "00000000000000000000.log"
     path.parent.mkdir()
     values = [encoded(name, version, full_body(name, version)) for name, version in ALL]
@@ -143,7 +143,7 @@ def described_twice(kafka: Kafka, controller: JavaController) -> tuple[list[str]
     lines = [line.partition("\tConfigs:")[0].rstrip() for line in done.stdout.splitlines() if line]
     assert len(lines) == 3
     ours_now = ("--bootstrap-controller", f"{HOST}:{controller.controller_port}")
-    assert told_by_ours(*ours_now) == lines
+    assert our_table(*ours_now) == lines
     return lines, document(*ours_now)["end_offset"]
 
 
@@ -156,7 +156,7 @@ def document(*arguments: str) -> dict[str, Any]:
     return found
 
 
-def told_by_ours(*arguments: str) -> list[str]:
+def our_table(*arguments: str) -> list[str]:
     """Our tables in the lines of ``kafka-topics --describe``, without configurations."""
     tables = document(*arguments)["tables"]
     lines = []

@@ -107,20 +107,20 @@ class Quorum:
         return config
 
 
-async def until(look: Callable[[], T | None], what: str, *alive: Child) -> T:
+async def until(poll: Callable[[], T | None], what: str, *alive: Child) -> T:
     """Wait for something, while the application goes on."""
-    return await asyncio.to_thread(wait_until, look, what, alive=alive)
+    return await asyncio.to_thread(wait_until, poll, what, alive=alive)
 
 
 async def installed(quorum: Quorum, node_id: int, process: Child, expected: OffsetAndEpoch) -> None:
     """Wait until a node has this snapshot; it is that of node 1, to the byte."""
     partition = quorum.partitions[node_id]
 
-    def look() -> list[OffsetAndEpoch] | None:
+    def poll() -> list[OffsetAndEpoch] | None:
         found = list_snapshots(OsFs(), partition) if partition.exists() else []
         return [each for each in found if each != BOOTSTRAP_ID] or None
 
-    assert await until(look, f"node {node_id} to install a snapshot", process) == [expected]
+    assert await until(poll, f"node {node_id} to install a snapshot", process) == [expected]
     ours = checkpoint_path(quorum.partitions[1], expected).read_bytes()
     assert checkpoint_path(partition, expected).read_bytes() == ours
     stream = await asyncio.to_thread(wait_for_end_offset, partition, expected.offset + 1, process)

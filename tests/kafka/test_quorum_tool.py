@@ -97,11 +97,11 @@ def test_both_tools_show_the_same_of_our_quorum(kafka: Kafka, children: Children
 
 
 def wait_for_controller(controller: JavaController, process: Child) -> None:
-    def look() -> bool:
+    def leads() -> bool:
         result = ours("quorum", "--bootstrap-controller", f"{HOST}:{controller.controller_port}", *STATUS)
         return result.exit_code == 0 and high_watermark(result.output) > 5
 
-    wait_until(look, "the Java controller to lead", alive=[process])
+    wait_until(leads, "the Java controller to lead", alive=[process])
 
 
 @pytest.mark.conformance(150)

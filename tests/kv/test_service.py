@@ -110,7 +110,7 @@ def python(code: str, **marks: object) -> Any:
 def test_a_node_that_cannot_start_is_told_with_its_last_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "serve_command", python("import sys; print('x'); sys.exit('pykraft: no room')"))
     with pytest.raises(LocalQuorumError, match="node 1 ended with 1: pykraft: no room"):
-        try_quorum(1, Endpoint("127.0.0.1", 9), show=lambda _: None, tell=lambda _: None)
+        try_quorum(1, Endpoint("127.0.0.1", 9), show=lambda _: None, report=lambda _: None)
 
 
 def test_each_end_is_told_and_the_last_one_is_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,6 +126,6 @@ def test_each_end_is_told_and_the_last_one_is_the_end(monkeypatch: pytest.Monkey
             child.kill()
 
     with pytest.raises(LocalQuorumError, match="all nodes have ended"):
-        try_quorum(2, Endpoint("127.0.0.1", 7_000), show=show, tell=told.append)
+        try_quorum(2, Endpoint("127.0.0.1", 7_000), show=show, report=told.append)
     assert sorted(told)[:1] == ["node 1 ended with -9; 1 of 2 are left"]
     assert not folders[0].exists()

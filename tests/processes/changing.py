@@ -49,10 +49,10 @@ RECORDS_BETWEEN: Final = 200
 class ChangingQuorum:
     """All nodes are in ``cluster.nodes``, voters or not; they all run whenever a change is asked for."""
 
-    def __init__(self, cluster: Cluster, rng: Random, tell: Callable[[str], None] = print) -> None:
+    def __init__(self, cluster: Cluster, rng: Random, report: Callable[[str], None] = print) -> None:
         self.cluster = cluster
         self._rng = rng
-        self._tell = tell
+        self._report = report
 
     @property
     def nodes(self) -> dict[int, PykraftNode]:
@@ -121,7 +121,7 @@ class ChangingQuorum:
         asking = _Asking(self.cluster.endpoints, act)
         self._kill(victim)
         error = asking.result()
-        self._tell(f"transfer to {node_id}: {'done' if error is None else error}")
+        self._report(f"transfer to {node_id}: {'done' if error is None else error}")
         if error is not None and not isinstance(error, WORTH_ANOTHER_ATTEMPT):
             raise error
 
@@ -139,7 +139,7 @@ class ChangingQuorum:
         """The node is started at another port, which its entry in the voter set then has."""
         node.port = free_ports(1)[0]
         self.restart(node)
-        self._tell(f"move {node.node_id} to {node.port}")
+        self._report(f"move {node.node_id} to {node.port}")
         self._kill(victim)
         self.wait_for(
             lambda quorum: any(Endpoint(HOST, node.port) in dict(each.listeners).values() for each in quorum.voters),
@@ -170,7 +170,7 @@ class ChangingQuorum:
             self._kill(victim)
             victim = None
             error = asking.result()
-            self._tell(f"{what}: {'done' if error is None else error}")
+            self._report(f"{what}: {'done' if error is None else error}")
             if error is None or (isinstance(error, RefusedError) and error.code in DONE_BEFORE):
                 return
             if not isinstance(error, WORTH_ANOTHER_ATTEMPT):
@@ -185,12 +185,12 @@ class ChangingQuorum:
             lambda quorum: key in [voter.key for voter in quorum.voters], f"node {node.node_id} to become a voter"
         )
 
-    def wait_for(self, look: Callable[[Quorum], bool], what: str) -> None:
+    def wait_for(self, condition: Callable[[Quorum], bool], what: str) -> None:
         """Wait until the quorum is described like this."""
 
         def see() -> bool:
             try:
-                return look(self.describe())
+                return condition(self.describe())
             except PykraftError:
                 return False
 
@@ -204,7 +204,7 @@ class ChangingQuorum:
         if count:
             self.cluster.journal.wait_for_acknowledged(count, since=self.cluster.journal.mark())
         victim.process.kill()
-        self._tell(f"killed {victim.node_id}")
+        self._report(f"killed {victim.node_id}")
         self.start(victim)
 
 

@@ -51,7 +51,7 @@ class Teller:
 
     def handle_commit(self, reader: Reader[bytes]) -> None:
         for batch in reader:
-            tell(self.descriptor, "seen", self.name, batch.base_offset, batch.last_offset, digest(batch.records))
+            write_line(self.descriptor, "seen", self.name, batch.base_offset, batch.last_offset, digest(batch.records))
 
     def handle_leader_change(self, leader_and_epoch: LeaderAndEpoch) -> None:
         """Not of interest: who leads shows in who can propose."""
@@ -65,7 +65,7 @@ class SlowTeller(Teller):
         super().handle_commit(reader)
 
 
-def tell(descriptor: int, *words: object) -> None:
+def write_line(descriptor: int, *words: object) -> None:
     os.write(descriptor, json.dumps(words, separators=(",", ":")).encode() + b"\n")
 
 
@@ -75,7 +75,7 @@ async def propose(node: Node[bytes], descriptor: int, enough: asyncio.Event) -> 
         records = [os.urandom(40) for _ in range(RECORDS)]
         with suppress(NotLeaderError, BufferFullError, OutcomeUnknownError, NotRunningError):
             committed = await node.propose(records)
-            tell(descriptor, "ack", committed.base_offset, committed.count, digest(records))
+            write_line(descriptor, "ack", committed.base_offset, committed.count, digest(records))
         with suppress(TimeoutError):
             await asyncio.wait_for(enough.wait(), PAUSE_S)
 
@@ -87,7 +87,7 @@ async def main(node_id: int, voters: dict[int, str], directory: Path, descriptor
     node.register(Teller("early", descriptor))
     node.register(SlowTeller("late", descriptor), from_offset=from_offset)
     async with until_signal(), node:
-        tell(descriptor, "started")
+        write_line(descriptor, "started")
         async with asyncio.TaskGroup() as group:
             for _ in range(PROPOSERS):
                 group.create_task(propose(node, descriptor, enough))

@@ -222,12 +222,12 @@ def fuzz(folder: Path, *, loop: str, voters: int, seconds: float, seed: int) -> 
             try:
                 _send(node.port, last)
             except ConnectionRefusedError:
-                _look(node, f"{key.name} v{version} {last.hex()[:400]}")
+                _check(node, f"{key.name} v{version} {last.hex()[:400]}")
                 raise
             sent += 1
             if sent % 100 == 0:
-                _look(node, f"{key.name} v{version} {last.hex()[:400]}")
-        _look(node, last.hex()[:400])
+                _check(node, f"{key.name} v{version} {last.hex()[:400]}")
+        _check(node, last.hex()[:400])
         own_lag_ms = lag.end_ms()
         held_up_ms = max(map(int, _HELD_UP.findall(node.process.log())), default=0)
         assert held_up_ms <= FETCH_TIMEOUT_MS / 4 + own_lag_ms, f"the loop was held up for {held_up_ms} ms"
@@ -245,7 +245,7 @@ def _send(port: int, message: bytes) -> None:
             pass  # it waits for something, or was closed
 
 
-def _look(node: PykraftNode, last: str) -> None:
+def _check(node: PykraftNode, last: str) -> None:
     assert node.process.status is None, f"the node ended; the last request was {last}\n{node.process.log()[-2_000:]}"
     with Wire(node.port) as wire:
         assert wire.ask(ApiKey.API_VERSIONS, 0, {})["error_code"] == 0

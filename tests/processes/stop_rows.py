@@ -122,12 +122,12 @@ def _many_nodes(count: int) -> Callable[[Running], bool]:
 def _logs_hold(size_bytes: int) -> Callable[[Running], bool]:
     """Its nodes write records."""
 
-    def look(running: Running) -> bool:
+    def hold(running: Running) -> bool:
         with suppress(OSError):  # folders come and go
             return any(path.stat().st_size >= size_bytes for path in running.home.rglob("[0-9]*.log"))
         return False
 
-    return look
+    return hold
 
 
 def _runs_nodes(command: str, *words: str, nodes: int = 3) -> Row:

@@ -125,7 +125,7 @@ class Stranger:
             for thread in self._threads[1:]:
                 thread.join()
 
-    def look(self) -> None:
+    def learn_leader(self) -> None:
         """Learn the present leader and its epoch."""
         self._quorum = described(self._ports) or self._quorum
 
@@ -271,7 +271,7 @@ def raise_bar(
             attacked_per_s: dict[str, float] = {}
             for name, keys in attacks.items():
                 stranger.keys = keys
-                attacked_per_s[name] = _rate(cluster, seconds / len(attacks), stranger.look)
+                attacked_per_s[name] = _rate(cluster, seconds / len(attacks), stranger.learn_leader)
         led = {event.epoch for event in journal.events(since=mark) if hasattr(event, "epoch")}
         return Bar(
             kind="dynamic" if is_dynamic else "static",
@@ -285,11 +285,11 @@ def raise_bar(
         )
 
 
-def _rate(cluster: Cluster, seconds: float, look: Any) -> float:
+def _rate(cluster: Cluster, seconds: float, poll: Any) -> float:
     """Acknowledgements a second in so many seconds."""
     mark, begun_s = cluster.journal.mark(), time.monotonic()
     while time.monotonic() < begun_s + seconds:
-        look()
+        poll()
         Event().wait(LOOK_S)
     said = cluster.journal.acknowledgements(since=mark)
     return sum(each.count for each in said) / (time.monotonic() - begun_s)

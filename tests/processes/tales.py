@@ -70,12 +70,12 @@ class Tales:
         return sum(len(tale.acked) for tale in self.lives if tale.node_id != except_by)
 
     def wait_until(
-        self, look: Callable[[], bool], what: str, alive: Sequence[Child], *, timeout_s: float = 60.0
+        self, condition: Callable[[], bool], what: str, alive: Sequence[Child], *, timeout_s: float = 60.0
     ) -> None:
         """Wait until this is so. Errors: AssertionError when the time is over, or one that is to be alive has ended."""
         deadline_s = time.monotonic() + timeout_s
         with self._changed:
-            while not look():
+            while not condition():
                 ended = [f"{child.name} ended with {child.status}" for child in alive if child.status is not None]
                 assert not ended, f"while waiting for {what}: {ended}"
                 assert time.monotonic() < deadline_s, f"waited {timeout_s} s for {what}"

@@ -54,11 +54,11 @@ class AppendProcess:
         """Wait until this line is committed."""
         committed = "committed"
 
-        def look() -> bool:
+        def is_committed() -> bool:
             assert self.process.poll() is None
             return any(each["lastLine"] >= number and each["outcome"] == committed for each in self.told)
 
-        wait_until(look, f"line {number} to be committed")
+        wait_until(is_committed, f"line {number} to be committed")
 
     def _read(self) -> None:
         assert self.process.stdout is not None

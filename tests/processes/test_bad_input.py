@@ -109,11 +109,11 @@ def node(voter: tuple[PykraftNode, JournalKeeper]) -> PykraftNode:
 def wait_for_line(node: PykraftNode, count: int, word: str = "") -> None:
     """Wait until the log has so many lines about closed connections, the last with this word."""
 
-    def look() -> bool:
+    def is_logged() -> bool:
         lines = closing_lines(node)
         return len(lines) >= count and word in lines[-1]
 
-    wait_until(look, f"line {count} about a closed connection, with {word!r}", alive=[node.process])
+    wait_until(is_logged, f"line {count} about a closed connection, with {word!r}", alive=[node.process])
 
 
 def closing_lines(node: PykraftNode) -> list[str]:

@@ -27,17 +27,17 @@ def flip(node: PykraftNode) -> None:
         file.write(bytes([byte ^ 0x10]))
 
 
-def told(node: PykraftNode, text: str) -> list[str]:
+def logged(node: PykraftNode, text: str) -> list[str]:
     return [line for line in node.log_path.read_text().splitlines() if text in line]
 
 
 def wait_until_mended(node: PykraftNode, *, times: int = 1) -> None:
     """Until the node has said so this often; it has no note of it any more."""
     alive = [node.process]
-    wait_until(lambda: len(told(node, MENDED)) == times, f"node {node.node_id} to be whole again", alive=alive)
+    wait_until(lambda: len(logged(node, MENDED)) == times, f"node {node.node_id} to be whole again", alive=alive)
     wait_until(lambda: not (node.partition / "quarantine").exists(), "the note to be removed", alive=alive)
-    assert len(told(node, DAMAGED)) >= times
-    assert "00000000000000000000.log at position" in told(node, DAMAGED)[-1]
+    assert len(logged(node, DAMAGED)) >= times
+    assert "00000000000000000000.log at position" in logged(node, DAMAGED)[-1]
 
 
 def check(cluster: Cluster) -> None:
@@ -82,8 +82,8 @@ def test_a_node_on_kafkas_directory_mends_what_is_damaged_before_whole_batches(
     flip(follower)
     follower.start()
     wait_until_mended(follower)
-    assert told(follower, "no recovery-point file")
-    assert not told(follower, "RECORDS MAY BE LOST")
+    assert logged(follower, "no recovery-point file")
+    assert not logged(follower, "RECORDS MAY BE LOST")
     check(cluster)
 
 
@@ -97,7 +97,7 @@ def test_a_damaged_leader_resigns_and_follows(children: Children, tmp_path: Path
     flip(leader)
     cluster.journal.wait_for_acknowledged(RECORDS_BETWEEN, since=mark, except_by=leader.node_id)
     wait_until_mended(leader)
-    assert told(leader, "resigned in epoch")
+    assert logged(leader, "resigned in epoch")
     check(cluster)
 
 
@@ -108,10 +108,10 @@ def test_a_quorum_of_one_stays_up_and_says_what_is_damaged(children: Children, t
     cluster.start()
     cluster.journal.wait_for_acknowledged(RECORDS_BETWEEN, since=0)
     flip(node)
-    wait_until(lambda: bool(told(node, "resigned in epoch")), "the node to resign", alive=[node.process])
+    wait_until(lambda: bool(logged(node, "resigned in epoch")), "the node to resign", alive=[node.process])
     wait_until((node.partition / "quarantine").exists, "the damage to be noted", alive=[node.process])
     assert cluster.stop() == {1: 0}
     node.start()
     cluster.journal.wait_for_started(1, since=node.start_mark, process=node.process)
-    assert len(told(node, DAMAGED)) == 2
+    assert len(logged(node, DAMAGED)) == 2
     assert cluster.stop() == {1: 0}

@@ -18,7 +18,7 @@ from pykraft.log.small_files.recovery_point import RecoveryPoint
 from pykraft.protocol.batch import scan
 from pykraft.types import Offset
 from tests.log.logs import batch
-from tests.processes.test_corruption import told
+from tests.processes.test_corruption import logged
 
 RECORDS = 500
 FOREIGN = "has other records than this one"
@@ -50,14 +50,14 @@ def test_the_log_of_another_quorum_is_an_alarm_of_one_line(children: Children, t
     mark = cluster.journal.mark()
     for node in cluster.nodes.values():
         node.start()
-    wait_until(lambda: bool(told(foreign, FOREIGN)), "the node to know", alive=[foreign.process])
+    wait_until(lambda: bool(logged(foreign, FOREIGN)), "the node to know", alive=[foreign.process])
     # The others go on.
     cluster.journal.wait_for_acknowledged(RECORDS, since=mark, except_by=foreign.node_id)
     cluster.journal.wait_for_acknowledged(RECORDS, since=cluster.journal.mark(), except_by=foreign.node_id)
-    (alarm,) = told(foreign, FOREIGN)
+    (alarm,) = logged(foreign, FOREIGN)
     assert "ERROR" in alarm
     assert f"this log ends at {end_offset}" in alarm
-    assert len(told(foreign, "closing the connection")) <= 1
+    assert len(logged(foreign, "closing the connection")) <= 1
     for node in cluster.nodes.values():
         node.process.kill()
     assert read_stream(foreign.partition).end_offset == end_offset

@@ -37,11 +37,11 @@ def start_tail(children: Children, cluster: Cluster, output: Path, *options: str
 def wait_for_offset(output: Path, offset: int, tail: Child) -> None:
     """Wait until this offset was printed."""
 
-    def look() -> bool:
+    def is_printed() -> bool:
         lines = output.read_bytes().split(b"\n")
         return len(lines) > 1 and json.loads(lines[-2])["offset"] >= offset
 
-    wait_until(look, f"the tail to print offset {offset}", alive=[tail])
+    wait_until(is_printed, f"the tail to print offset {offset}", alive=[tail])
 
 
 @pytest.mark.long

@@ -33,7 +33,7 @@ class Process:
     @property
     def is_alive(self) -> bool:
         """True while it runs."""
-        found = _look(self.pid)
+        found = _process_of(self.pid)
         return found is not None and found.begun == self.begun
 
     def kill(self) -> None:
@@ -49,7 +49,7 @@ class Process:
 
 def descendants(pid: int) -> list[Process]:
     """All below, each after its parent."""
-    everything = [found for path in Path("/proc").glob("[0-9]*") if (found := _look(int(path.name))) is not None]
+    everything = [found for path in Path("/proc").glob("[0-9]*") if (found := _process_of(int(path.name))) is not None]
     below: list[Process] = []
     parents = {pid}
     while level := [process for process in everything if process.parent in parents]:
@@ -68,7 +68,7 @@ def wait_until_gone(processes: Iterable[Process], *, timeout_s: float = 60.0) ->
             process.kill()
 
 
-def _look(pid: int) -> Process | None:
+def _process_of(pid: int) -> Process | None:
     """None for one that has ended, reaped or not."""
     folder = Path("/proc") / str(pid)
     try:

@@ -84,16 +84,16 @@ class Pipeline:
         told = f"the tables to reach offset {offset}"
         looks = Event()
 
-        def look() -> bool:
+        def has_reached() -> bool:
             looks.wait(LOOK_INTERVAL_S)  # to look takes some time, too
             return end_offset(self.root) >= offset
 
-        wait_until(look, told, timeout_s=PROGRESS_TIMEOUT_S, alive=[self.child])
+        wait_until(has_reached, told, timeout_s=PROGRESS_TIMEOUT_S, alive=[self.child])
 
     def kill_worker(self, kind: str, dice: random.Random) -> None:
         """SIGKILL to a Python process below Spark's."""
 
-        def look() -> list[Process]:
+        def candidates() -> list[Process]:
             below = self._below()
             tasks = self._tasks_in(below)
             match kind:
@@ -104,7 +104,7 @@ class Pipeline:
                 case _:
                     return [each for each in below if "source_runner" in each.command]
 
-        there = wait_until(lambda: look() or None, f"a Python process for {kind}", alive=[self.child])
+        there = wait_until(lambda: candidates() or None, f"a Python process for {kind}", alive=[self.child])
         chosen = dice.choice(there)
         self._orphans += [each for each in self._below() if each.parent == chosen.pid]
         chosen.kill()

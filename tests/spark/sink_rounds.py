@@ -129,16 +129,16 @@ class Driver:
         """Wait until the target has so many data records. Errors: LocalQuorumError; AssertionError when it ends."""
         looks = Event()
 
-        def look() -> bool:
+        def has_count() -> bool:
             looks.wait(LOOK_INTERVAL_S)  # to look takes some time, too
             return len(self._target.go_on()) >= count
 
-        wait_until(look, f"{count} records in the second quorum", timeout_s=PROGRESS_TIMEOUT_S, alive=[self.child])
+        wait_until(has_count, f"{count} records in the second quorum", timeout_s=PROGRESS_TIMEOUT_S, alive=[self.child])
 
     def kill_worker(self, kind: str, dice: random.Random) -> None:
         """SIGKILL to a Python process below Spark's."""
 
-        def look() -> list[Process]:
+        def candidates() -> list[Process]:
             below = descendants(self.child.pid)
             daemons = {each.pid for each in below if "daemon pyspark." in each.command}
             tasks = [each for each in below if each.parent in daemons and each.pid not in daemons]
@@ -155,7 +155,7 @@ class Driver:
                 case _:
                     return [each for each in below if "source_runner" in each.command]
 
-        there = wait_until(lambda: look() or None, f"a Python process for {kind}", alive=[self.child])
+        there = wait_until(lambda: candidates() or None, f"a Python process for {kind}", alive=[self.child])
         dice.choice(there).kill()
 
     def kill(self) -> None:

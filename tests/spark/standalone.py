@@ -94,11 +94,11 @@ def _start(children: Children, folder: Path, kind: str, words: str) -> Child:
 
 
 def _wait_for_workers(status_port: int, count: int, processes: list[Child]) -> None:
-    def look() -> bool:
+    def has_workers() -> bool:
         try:
             with urllib.request.urlopen(f"http://{HOST}:{status_port}/json/", timeout=10) as answer:
                 return int(json.load(answer)["aliveworkers"]) == count
         except (OSError, ValueError):
             return False
 
-    wait_until(look, f"Spark's master to have {count} workers", timeout_s=START_TIMEOUT_S, alive=processes)
+    wait_until(has_workers, f"Spark's master to have {count} workers", timeout_s=START_TIMEOUT_S, alive=processes)

@@ -57,7 +57,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
     def measure() -> None:
         with temporary_folder("pykraft-spark-source-", chosen.dir) as folder:
-            run_all(sets, Results(chosen.results, settings), folder, runs=chosen.runs, cores=chosen.cores, tell=_tell)
+            run_all(sets, Results(chosen.results, settings), folder, runs=chosen.runs, cores=chosen.cores, report=_show)
 
     status = status_of(measure)
     if status:
@@ -71,7 +71,7 @@ def main(words: Sequence[str] | None = None) -> int:
     return 1 if most >= TASKS_MIB else 0
 
 
-def _tell(text: str, *, is_passing: bool = False) -> None:
+def _show(text: str, *, is_passing: bool = False) -> None:
     """Passing lines go to standard error."""
     print(text, file=sys.stderr if is_passing else sys.stdout, flush=True)
 

@@ -71,7 +71,7 @@ class Session:
 
 
 def run_all(
-    sets: Sequence[Data], results: Results, folder: Path, *, runs: int, cores: int, tell: ReportProgress
+    sets: Sequence[Data], results: Results, folder: Path, *, runs: int, cores: int, report: ReportProgress
 ) -> None:
     """Run what the file does not have. Errors: LocalQuorumError, UsageError."""
     if all(results.has(case_name(data, query), way.contender, turn) for turn, data, query, way in _all(sets, runs)):
@@ -79,9 +79,9 @@ def run_all(
     install(REQUIREMENTS)
     jars = connector_jars()
     with Children() as children:
-        tell("writing logs, starting nodes and a broker", is_passing=True)
+        report("writing logs, starting nodes and a broker", is_passing=True)
         servers = Servers(children, folder, sets)
-        tell("starting Spark", is_passing=True)
+        report("starting Spark", is_passing=True)
         sessions = {
             OURS: Session(folder / "ours.log", cores=cores),
             CONNECTOR: Session(folder / "connector.log", cores=cores, jars=jars),
@@ -91,7 +91,7 @@ def run_all(
         for data in sets:
             for query in QUERIES:
                 for way in query.ways:
-                    tell(f"warming: {case_name(data, query)}, {way.contender}", is_passing=True)
+                    report(f"warming: {case_name(data, query)}, {way.contender}", is_passing=True)
                     _one(sessions[way.session], servers, data, way)
         for turn, data, query, way in _all(sets, runs):
             if results.has(case_name(data, query), way.contender, turn):
@@ -101,7 +101,7 @@ def run_all(
             case = case_name(data, query)
             run = SuiteRun(case=case, contender=way.contender, turn=turn, figures=figures, busy_cores_before=busy)
             results.add(run)
-            tell(f"turn {turn}, {case}, {way.contender}: {_words(figures)}")
+            report(f"turn {turn}, {case}, {way.contender}: {_words(figures)}")
         for session in sessions.values():
             session.close()
 

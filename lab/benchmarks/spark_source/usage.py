@@ -55,7 +55,7 @@ class ProcessTree:
         for pid in below(self._root):
             with suppress(OSError):
                 Path(f"/proc/{pid}/clear_refs").write_text("5")  # its peak is what it has now
-        self._look()
+        self._sample()
         self._before = {pid: used_s for pid, (_, used_s) in self._seen.items()}
         self._is_over.clear()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -66,7 +66,7 @@ class ProcessTree:
         assert self._thread is not None
         self._is_over.set()
         self._thread.join()
-        self._look()
+        self._sample()
         java_s = python_s = 0.0
         java_mib = tasks_mib = other_mib = 0.0
         for pid, (is_java, used_s) in self._seen.items():
@@ -83,9 +83,9 @@ class ProcessTree:
 
     def _watch(self) -> None:
         while not self._is_over.wait(LOOK_S):
-            self._look()
+            self._sample()
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         for pid in below(self._root):
             command, stat = content(pid, "cmdline"), content(pid, "stat").decode(errors="replace")
             if not stat:

@@ -51,7 +51,7 @@ class Setting:
     seconds: float
     warm_up_s: float
     rounds: int
-    tell: ReportProgress
+    report: ReportProgress
     known: Mapping[str, Figures] = field(default_factory=dict)
     """The newest figures of this case by contender."""
 
@@ -227,7 +227,7 @@ def _raced(
         linger_ms=task.linger_ms,
         folders=(folder,),
     )
-    [lap] = Race(options, [contender], setting.tell, rates=rates, first_rates=first_rates).laps()
+    [lap] = Race(options, [contender], setting.report, rates=rates, first_rates=first_rates).laps()
     if lap.run.failure is not None:
         raise LocalQuorumError(lap.run.failure)
     asked = {} if lap.records_per_s is None else {"asked": lap.records_per_s}

@@ -41,12 +41,12 @@ class SuiteOptions:
     contenders: frozenset[str] = frozenset()
 
 
-def run_suite(cases: Sequence[Case], options: SuiteOptions, results: Results, tell: ReportProgress) -> None:
+def run_suite(cases: Sequence[Case], options: SuiteOptions, results: Results, report: ReportProgress) -> None:
     """Run what the file does not have yet. Errors: UsageError for an unknown contender."""
     unknown = options.contenders - {name for case in cases for name in case.contenders}
     if unknown:
         raise UsageError(f"--contenders {', '.join(sorted(unknown))}: these cases have no such contender")
-    missing = _left_out(_wanted(cases, options), results, tell)
+    missing = _left_out(_wanted(cases, options), results, report)
     waiting = [
         (case, turn, name)
         for group in dict.fromkeys(case.group for case in cases)
@@ -63,12 +63,12 @@ def run_suite(cases: Sequence[Case], options: SuiteOptions, results: Results, te
             for case, turn, name in own:
                 left = _left(done, len(waiting), time.monotonic() - begun_s)
                 head = f"[{done + 1}/{len(waiting)}{left}] {case.name}, {name}, run {turn} of {options.runs}"
-                tell(head, is_passing=True)
+                report(head, is_passing=True)
                 place = home / case.name
                 place.mkdir(exist_ok=True)
-                run = _one(case, name, turn, _setting(options, place, _known(case.name, results), head, tell))
+                run = _one(case, name, turn, _setting(options, place, _known(case.name, results), head, report))
                 results.add(run)
-                tell(f"{head}: {_words(run)}")
+                report(f"{head}: {_words(run)}")
                 done += 1
 
 
@@ -82,11 +82,11 @@ def _one(case: Case, name: str, turn: int, setting: Setting) -> SuiteRun:
 
 
 def _setting(
-    options: SuiteOptions, place: Path, known: Mapping[str, Figures], head: str, tell: ReportProgress
+    options: SuiteOptions, place: Path, known: Mapping[str, Figures], head: str, report: ReportProgress
 ) -> Setting:
-    def tell_more(text: str, *, is_passing: bool = False) -> None:
+    def report_part(text: str, *, is_passing: bool = False) -> None:
         del is_passing
-        tell(f"{head}: {text}", is_passing=True)
+        report(f"{head}: {text}", is_passing=True)
 
     return Setting(
         disk=options.disk,
@@ -95,7 +95,7 @@ def _setting(
         seconds=options.seconds,
         warm_up_s=options.warm_up_s,
         rounds=options.rounds,
-        tell=tell_more,
+        report=report_part,
         known=known,
     )
 
@@ -114,7 +114,7 @@ def _wanted(cases: Sequence[Case], options: SuiteOptions) -> list[str]:
     ]
 
 
-def _left_out(names: Sequence[str], results: Results, tell: ReportProgress) -> set[str]:
+def _left_out(names: Sequence[str], results: Results, report: ReportProgress) -> set[str]:
     """Build what must be built; the contenders that this machine cannot run are noted in the results."""
     checks: dict[str, Callable[[], object]] = {name: lambda: Kafka.find(None) for name in ("kafka", *KAFKAS)}
     checks |= {peer: partial(ready, peer) for peer in PEERS}
@@ -122,11 +122,11 @@ def _left_out(names: Sequence[str], results: Results, tell: ReportProgress) -> s
     for name in names:
         if name not in checks:
             continue
-        tell(f"looking for {name}", is_passing=True)
+        report(f"looking for {name}", is_passing=True)
         try:
             checks[name]()
         except UsageError as error:
-            tell(f"{name} is left out: {error}")
+            report(f"{name} is left out: {error}")
             missing.add(name)
             if not results.has(EVERY_CASE, name, 0):
                 results.add(SuiteRun(case=EVERY_CASE, contender=name, turn=0, failure=str(error)))

@@ -148,6 +148,6 @@ def joined(before: dict[str, Any], after: dict[str, Any]) -> ClientOptions:
 async def admin_of(options: ClientOptions, on_waiting: OnWaiting | None = None) -> AsyncIterator[Admin]:
     """The client for these options; while it waits for a leader, it says on a terminal why, or calls ``on_waiting``."""
     kind = NodeKind.CONTROLLER if options.is_controllers else NodeKind.BROKER
-    patience = options.patience(WaitingLine().tell if on_waiting is None else on_waiting)
+    patience = options.patience(WaitingLine().show if on_waiting is None else on_waiting)
     async with Admin(options.bootstrap, kind=kind, client_id=options.client_id, patience=patience) as admin:
         yield admin

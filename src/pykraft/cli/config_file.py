@@ -96,7 +96,7 @@ def checked_config(properties: Properties) -> NodeConfig:
     return parsed.config
 
 
-def tell_of_neighbors(config: NodeConfig) -> None:
+def warn_of_neighbors(config: NodeConfig) -> None:
     """Warn when the log directory holds partitions of other topics: it may be a Kafka node's, named by mistake."""
     try:
         names = sorted(entry.name for entry in os.scandir(config.log_dir) if entry.is_dir())

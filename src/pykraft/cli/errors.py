@@ -62,7 +62,7 @@ def exit_code(error: Exception) -> int:
             return EXIT_FAILED
 
 
-def told(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """The text of an error; for one of the operating system without its number."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
@@ -89,7 +89,7 @@ def _run(command: click.Command) -> NoReturn:
     except (PykraftError, OSError) as error:
         if is_input_output_error(error):
             hang_up()
-        click.echo(f"pykraft: {told(error)}", err=True)
+        click.echo(f"pykraft: {error_text(error)}", err=True)
         sys.exit(exit_code(error))
     finally:
         logging.shutdown()

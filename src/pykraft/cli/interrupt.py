@@ -89,7 +89,7 @@ class _Interruption:
             finally:
                 self._is_over = True
 
-    def tell(self) -> None:
+    def print_line(self) -> None:
         """Print the line, once."""
         if self._is_told or self.number is None:
             return
@@ -105,7 +105,7 @@ class _Interruption:
         time.sleep(UNWIND_S)
         if self._is_over or self.number is None:
             return
-        self.tell()
+        self.print_line()
         os._exit(EXIT_SIGNAL + self.number)
 
 
@@ -133,7 +133,7 @@ def interruptible(command: Callable[[], T], name: str = "pykraft") -> T:
     finally:
         sys.unraisablehook, threading.excepthook = unraisable, in_thread
         logging.disable(disabled)
-        interruption.tell()
+        interruption.print_line()
     if interruption.number is not None:  # the command has caught what the signal raised
         raise CommandInterrupted(interruption.number)
     return result

@@ -86,7 +86,7 @@ class WaitingLine:
         self._status: Status | None = None
         self._begun_s = 0.0
 
-    def tell(self, story: str | None) -> None:
+    def show(self, story: str | None) -> None:
         """Show that there is no leader, for how long, and what is wrong with each node; None takes the line away."""
         if story is None:
             if self._status is not None:

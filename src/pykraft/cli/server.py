@@ -24,7 +24,7 @@ from pykraft.cli.config_file import (
     override,
     parse_directory_id,
     read_properties,
-    tell_of_neighbors,
+    warn_of_neighbors,
     with_cluster_id,
 )
 from pykraft.cli.parsing.value import WHOLE, NewFile, NumberType, OneOf
@@ -152,7 +152,7 @@ def server(  # noqa: PLR0913 - one argument for each option
     override(properties, os.environ.get(OVERRIDE_VARIABLE, "").split(), OVERRIDE_VARIABLE)
     override(properties, overrides, "--override")
     config = _with_options(checked_config(properties), replica_directory_id, cluster_id)
-    tell_of_neighbors(config)
+    warn_of_neighbors(config)
     if not config.may_vote:
         logger.info("this node observes topic %s; it never votes or writes", config.topic_name)
     with with_origins(properties):

@@ -149,7 +149,7 @@ async def _print(options: ClientOptions, wanted: TailOptions) -> None:
         options.bootstrap,
         start=wanted.start,
         client_id=options.client_id,
-        patience=options.patience(WaitingLine().tell),
+        patience=options.patience(WaitingLine().show),
         load_snapshot=load_snapshot if wanted.with_snapshot else None,
     )
     async with observer:

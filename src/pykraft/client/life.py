@@ -204,8 +204,8 @@ class Life:
             self._unbind()
             self.is_over = True
             # Whatever ended the node, each waiting call gets its one answer.
-            for tell in list(self.waiting.values()):
-                tell()
+            for wake in list(self.waiting.values()):
+                wake()
 
     def ended_error(self) -> NotRunningError:
         """The error for a call after the end."""

@@ -39,9 +39,9 @@ class LeaderWatch:
     def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
         """See `pykraft.host.delivery.HostListener`."""
         del epoch, leader_id
-        self._loops.to_application(self.tell)
+        self._loops.to_application(self.wake)
 
-    def tell(self) -> None:
+    def wake(self) -> None:
         """On the application's side: wake all waiters."""
         news, self._news = self._news, asyncio.Event()
         news.set()

@@ -369,7 +369,7 @@ class Node(Generic[T]):
 
     def _ended(self) -> None:
         """The node has ended: end the listeners, and interrupt an ``async with`` block if the node failed."""
-        self._watch.tell()
+        self._watch.wake()
         self._listeners.end()
         if self._life.failure is not None and self._body is not None:
             self._is_interrupted = True

@@ -119,7 +119,7 @@ class KeyValueClient:
                 _patience(connection, min(left_s, tries_s + ANSWER_S) + body.get("wait_ms", 0) / 1_000)
                 status, answer = _exchange(connection, path, body)
             except (OSError, http.client.HTTPException) as error:
-                told = f"{name}: {_told(error)}"
+                told = f"{name}: {_reason(error)}"
                 if changes:
                     raise OutcomeUnknownError(f"{told}: the change may be applied, or not") from error
                 raise _TryNextError(told) from error
@@ -146,7 +146,7 @@ class KeyValueClient:
                             raise _error_of(_status_of(found), found, name, changes=False)
                         yield found
             except (OSError, http.client.HTTPException) as error:
-                raise _TryNextError(f"{name}: {_told(error)}") from error
+                raise _TryNextError(f"{name}: {_reason(error)}") from error
         raise _TryNextError(f"{name}: the connection was closed")
 
     def _connected(self, timeout_s: float) -> tuple[http.client.HTTPConnection, str]:
@@ -158,7 +158,7 @@ class KeyValueClient:
             connection.connect()
         except (OSError, UnicodeError) as error:
             connection.close()
-            raise _TryNextError(f"{host}:{port}: {_told(error)}") from error
+            raise _TryNextError(f"{host}:{port}: {_reason(error)}") from error
         return connection, f"{host}:{port}"
 
 
@@ -227,7 +227,7 @@ def _error_of(status: int, answer: dict[str, Any] | None, name: str, *, changes:
     return known
 
 
-def _told(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     return (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()

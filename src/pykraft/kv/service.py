@@ -43,7 +43,7 @@ def try_quorum(
     first: Endpoint,
     *,
     show: Callable[[Sequence[tuple[Endpoint, Child]]], None],
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> None:
     """Run this many nodes until all have ended, or a signal ends this; ``first`` is the HTTP address of node 1.
 
@@ -72,7 +72,7 @@ def try_quorum(
             running.append((address, child))
         wait_until(lambda: _leads(running), "a leader")
         show(running)
-        _wait(running, tell)
+        _wait(running, report)
 
 
 def http_addresses(first: Endpoint, count: int) -> list[Endpoint]:
@@ -111,13 +111,13 @@ def status_of(address: Endpoint) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _wait(running: Sequence[tuple[Endpoint, Child]], tell: Callable[[str], None]) -> None:
+def _wait(running: Sequence[tuple[Endpoint, Child]], report: Callable[[str], None]) -> None:
     """Wait for the end of all. Errors: LocalQuorumError."""
     living = list(running)
     while living:
         for one in [one for one in living if one[1].status is not None]:
             living.remove(one)
-            tell(f"{one[1].name} ended with {one[1].status}; {len(living)} of {len(running)} are left")
+            report(f"{one[1].name} ended with {one[1].status}; {len(living)} of {len(running)} are left")
         Event().wait(LOOK_INTERVAL_S)
     raise LocalQuorumError("all nodes have ended")
 
@@ -150,7 +150,7 @@ async def serve(config: NodeConfig, at: Endpoint, *, skip_offsets: Collection[in
         async with until_signal(), Replicated(config, KeyValues(), skip_offsets=skip_offsets) as node:
             api = KeyValueApi(node)
             http = HttpServer(api, sockets)
-            _tell(node, config.cluster_id, at, port_of(sockets))
+            _print_ready(node, config.cluster_id, at, port_of(sockets))
             await _run(http, api)
     finally:
         for each in sockets:
@@ -168,7 +168,7 @@ async def _run(http: HttpServer, api: KeyValueApi) -> None:
         await serving
 
 
-def _tell(node: Replicated[KeyValues], cluster_id: str, at: Endpoint, port: int) -> None:
+def _print_ready(node: Replicated[KeyValues], cluster_id: str, at: Endpoint, port: int) -> None:
     if not _is_loopback(at.host):
         logger.warning("%s is not a loopback address: who reaches it can read and change the whole store", at)
     known = ", ".join(f"{name}://{endpoint}" for name, endpoint in node.node.listeners)

@@ -294,10 +294,10 @@ def test_without_a_file_nodes_are_tried(monkeypatch: pytest.MonkeyPatch) -> None
     class Running:
         name, pid = "node 1", 77
 
-    def try_quorum(nodes: int, first: Endpoint, *, show: Any, tell: Any) -> None:
+    def try_quorum(nodes: int, first: Endpoint, *, show: Any, report: Any) -> None:
         assert nodes == 1
         show([(first, Running)])
-        tell("node 1 ended with -9; 0 of 1 are left")
+        report("node 1 ended with -9; 0 of 1 are left")
 
     monkeypatch.setattr(service, "try_quorum", try_quorum)
     result = serving("--nodes", "1", "--http", "localhost:7000")

@@ -21,10 +21,10 @@ from pykraft.cli.sim.run import (
     draw,
     parse_seed,
     parse_seeds,
+    print_failure,
     shrink_and_draw,
     sim,
     summary_lines,
-    tell_failure,
 )
 from pykraft.errors import UsageError
 from pykraft.sim.invariants import ALL
@@ -360,8 +360,8 @@ def test_a_page_is_written_of_what_passes_and_of_what_fails(
 
 
 def test_a_long_story_and_a_short_one(capsys: pytest.CaptureFixture[str]) -> None:
-    tell_failure(failed(13), (), is_short=False)
-    tell_failure(failed(13), (), is_short=True)
+    print_failure(failed(13), (), is_short=False)
+    print_failure(failed(13), (), is_short=True)
     assert capsys.readouterr().out.count("the traceback") == 1
 
 

@@ -414,7 +414,7 @@ def test_each_follower_is_asked_once_and_the_leader_is_not(monkeypatch: pytest.M
         def endpoints() -> dict[int, Endpoint]:
             return {i: node.endpoint for i, node in nodes.items()} | {6: Endpoint(HOST, dead)}
 
-        def told(node_id: int) -> Answer:
+        def described(node_id: int) -> Answer:
             body = cluster_body(1, endpoints())
             return {
                 3: {**body, "error_message": OWN},
@@ -430,7 +430,7 @@ def test_each_follower_is_asked_once_and_the_leader_is_not(monkeypatch: pytest.M
             return body
 
         def scripts(node_id: int) -> dict[ApiKey, Script]:
-            return {ApiKey.DESCRIBE_CLUSTER: lambda _: told(node_id), ApiKey.DESCRIBE_QUORUM: quorum}
+            return {ApiKey.DESCRIBE_CLUSTER: lambda _: described(node_id), ApiKey.DESCRIBE_QUORUM: quorum}
 
         nodes |= {i: ScriptedNode(scripts(i)) for i in (1, 2, 3, 4, 5, 7)}
         nodes[7].scripts[ApiKey.API_VERSIONS] = lambda _: KAFKA
@@ -487,10 +487,10 @@ async def test_each_voter_tells_its_epoch_or_why_not() -> None:
         refused: Body = {"error_code": ErrorCode.INCONSISTENT_CLUSTER_ID, "responses": []}
         other = await stack.enter_async_context(ScriptedNode({ApiKey.FETCH: lambda _: refused}))
         voters = {1: old.endpoint, 2: other.endpoint, 3: Endpoint(HOST, dead)}
-        told = await epochs_of({NodeId(id_): each for id_, each in voters.items()}, CONTEXT)
-        assert told[NodeId(1)] == 5
-        assert "another cluster" in str(told[NodeId(2)])
-        assert isinstance(told[NodeId(3)], UnreachableError)
+        epochs = await epochs_of({NodeId(id_): each for id_, each in voters.items()}, CONTEXT)
+        assert epochs[NodeId(1)] == 5
+        assert "another cluster" in str(epochs[NodeId(2)])
+        assert isinstance(epochs[NodeId(3)], UnreachableError)
 
 
 def unregistering(*codes: int) -> ScriptedNode:

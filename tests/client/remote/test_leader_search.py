@@ -97,7 +97,7 @@ def test_the_nodes_that_are_remembered_are_bounded() -> None:
 def test_voters_that_are_named_are_asked_too() -> None:
     search = LeaderSearch([A])
     search.redirected(A, Epoch(1), None, "knows none")
-    search.told(A, {NodeId(1): A, NodeId(2): B}, None)
+    search.add_voters(A, {NodeId(1): A, NodeId(2): B}, None)
     assert search.whom == A
     search.failed(A, "reset")
     assert search.whom == B
@@ -106,7 +106,7 @@ def test_voters_that_are_named_are_asked_too() -> None:
 def test_what_a_node_says_of_itself_replaces_what_it_answered() -> None:
     search = LeaderSearch([A])
     search.redirected(A, Epoch(1), None, "knows none")
-    search.told(A, {NodeId(1): A}, "its directory is unproven")
+    search.add_voters(A, {NodeId(1): A}, "its directory is unproven")
     assert search.asked.story.endswith(f"voter 1 at {A}: its directory is unproven")
 
 

@@ -104,7 +104,7 @@ def paced(prefix: str, count: int, rate: float) -> Iterator[Sent]:
         yield Sent(prefix=prefix, number=number)
 
 
-def tell(line: str) -> None:
+def print_line(line: str) -> None:
     """Print a line of its own, even where the library has written half a line of its log to the same file."""
     sys.stdout.write(f"\n{line}\n")
     sys.stdout.flush()
@@ -159,13 +159,13 @@ def main(client: ClientProgram, words: Sequence[str] | None = None) -> int:
         def acknowledge(record: Sent, offset: int) -> None:
             nonlocal count
             count += 1
-            tell(f"{record.value.decode()} {offset}")
+            print_line(f"{record.value.decode()} {offset}")
 
         client.produce(target, paced(options.prefix, options.count, options.rate), acknowledge)
         return 0 if count == options.count else 1
     if options.mode == "consume":
         for record in client.consume(target, options.offset, options.count):
-            tell(f"{record.offset} {record.value.decode()}")
+            print_line(f"{record.offset} {record.value.decode()}")
         return 0
     json.dump(case_of(client, target), sys.stdout)
     return 0

@@ -242,7 +242,7 @@ class _Player:
         since_s = 0.0
         while True:
             try:
-                looks = list(self._pool.map(lambda world: world.look(), self._worlds))
+                looks = list(self._pool.map(lambda world: world.observe(), self._worlds))
             except (OSError, ProtocolError) as error:
                 self._check_kafka()
                 ours = self._worlds[1]

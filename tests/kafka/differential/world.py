@@ -187,9 +187,9 @@ class World:
                 if each.api_key == api_key:
                     voter.answer(each, self.from_words(body))
 
-    def look(self) -> Look:
+    def observe(self) -> Look:
         """Everything that is compared."""
-        told = self._told()
+        told = self._state()
         self._answer_old(told["current_leader"])
         asked = self.asked()
         leader = self.voters.get(told["current_leader"]["leader_id"])
@@ -224,7 +224,7 @@ class World:
             self._wire.__exit__(None, None, None)
         self._wire = None
 
-    def _told(self) -> dict[str, Any]:
+    def _state(self) -> dict[str, Any]:
         """Who leads in which epoch, as an observer of an old epoch is told, who changes nothing."""
         partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1}
         partition |= {"current_leader_epoch": 0, "last_fetched_epoch": 0}

@@ -28,7 +28,7 @@ from pykraft.local.child import Children
 from tests.kafka.archive import find_kafka
 from tests.kafka.never_leads.cluster import OURS, Cluster, Topics
 from tests.kafka.never_leads.course import BOTH, CYCLE, Course, Outage, compare_logs, led_by
-from tests.kafka.never_leads.table import told, write
+from tests.kafka.never_leads.table import times_text, write
 
 
 def main() -> int:
@@ -43,10 +43,10 @@ def main() -> int:
     for kind in CYCLE:
         times_s = [outage["outage_s"] for outage in document["outages"] if outage["kind"] == kind]
         if times_s:
-            print(f"{kind}, {len(times_s)} times: no topic for {told(times_s)}")
+            print(f"{kind}, {len(times_s)} times: no topic for {times_text(times_s)}")
     served_s = [outage["outage_s"] - outage["start_s"] for outage in document["outages"] if outage["kind"] == BOTH]
     if served_s:
-        print(f"{BOTH}, from the moment at which the restarted node listened: no topic for {told(served_s)}")
+        print(f"{BOTH}, from the moment at which the restarted node listened: no topic for {times_text(served_s)}")
     print(f"{document['kills']} kills, {document['topics']} topics, attempts refused: {document['refused']}")
     led = f", node {OURS} led {document['led']} of them" if options.third == "pykraft" else ""
     print(f"the three logs are identical: {document['records']} records, {document['epochs']} epochs{led}")

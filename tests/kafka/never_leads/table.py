@@ -25,7 +25,7 @@ KILLED: Final = {
 }
 
 
-def told(times_s: Sequence[float]) -> str:
+def times_text(times_s: Sequence[float]) -> str:
     """Median and maximum of some times."""
     return f"{statistics.median(times_s):.1f} s in the median, {max(times_s):.1f} s at most"
 
@@ -43,8 +43,8 @@ def outages_of(runs: Sequence[Mapping[str, Any]]) -> str:
             KILLED[kind],
             *_quorum(run),
             str(len(found)),
-            told([outage["outage_s"] for outage in found]),
-            told([outage["outage_s"] - outage["start_s"] for outage in found]) if kind == BOTH else "",
+            times_text([outage["outage_s"] for outage in found]),
+            times_text([outage["outage_s"] - outage["start_s"] for outage in found]) if kind == BOTH else "",
         ]
         for kind in KILLED
         for run in runs

@@ -30,7 +30,7 @@ class Counter:
 
     def __call__(self, setting: Setting) -> Figures:
         self.settings.append(setting)
-        setting.tell("and so on", is_passing=True)
+        setting.report("and so on", is_passing=True)
         (setting.place / "kept").touch()
         return {"rate": float(len(self.settings)), "p50_ms": 1 / 3}
 

@@ -111,7 +111,7 @@ def test_a_million_seeds_are_a_few_numbers() -> None:
 @contextmanager
 def opened(path: Path, told: list[Row] | None = None) -> Iterator[RowFile]:
     known: list[Row] = [] if told is None else told
-    with closing(RowFile(path, IDENTITY, tell=known.append)) as rows:
+    with closing(RowFile(path, IDENTITY, on_row=known.append)) as rows:
         yield rows
 
 

@@ -41,7 +41,7 @@ class Scene:
         if self.steps:
             self.steps.pop(0)()
 
-    def tell(self, *node_ids: int) -> None:
+    def report(self, *node_ids: int) -> None:
         for node_id in node_ids:
             with self.nodes[node_id].log_path.open("a") as log:
                 log.write(f"ERROR {ALARM}No space left on device\n")
@@ -63,7 +63,7 @@ def scene(tmp_path: Path) -> Scene:
 
 
 def test_every_node_says_so_and_goes_on(scene: Scene) -> None:
-    scene.steps = [lambda: None, lambda: scene.tell(1), lambda: scene.tell(2)]
+    scene.steps = [lambda: None, lambda: scene.report(1), lambda: scene.report(2)]
     scene.room.take()
     assert scene.said == [("fill", 0), ("fill", 1)] * 3 + ["goes on"]
     assert scene.steps == []
@@ -99,7 +99,7 @@ def test_a_node_that_had_no_room_for_something_else_is_no_longer_waited_for(scen
     node.process.status = STORAGE_FAILED
     with node.log_path.open("a") as log:
         log.write("pykraft: quorum-state.tmp: cannot write: No space left on device\n")
-    scene.steps = [lambda: scene.tell(1)]
+    scene.steps = [lambda: scene.report(1)]
     scene.room.take()
     assert "goes on" not in scene.said
     node.process.status = 1

@@ -61,11 +61,11 @@ class Stages:
     def _as_json() -> dict[str, object]:
         return {"acknowledged": 90}
 
-    def __call__(self, options: DemoOptions, folder: Path, tell: ReportProgress) -> Any:
+    def __call__(self, options: DemoOptions, folder: Path, report: ReportProgress) -> Any:
         self.options, self.folder = options, folder
         (folder / "n1").mkdir()
-        tell("node [1] started")
-        tell("5 records acknowledged", is_passing=True)
+        report("node [1] started")
+        report("5 records acknowledged", is_passing=True)
         if self.signal is not None:
             os.kill(os.getpid(), self.signal)
         if self.error is not None:

@@ -99,7 +99,7 @@ def test_a_file_that_cannot_be_opened_is_told_with_its_option(tmp_path: Path) ->
 
 
 def write(path: Path, *results: Outcome | Failure, identity: Identity = IDENTITY) -> Path:
-    with closing(RowFile(path, identity, tell=lambda _: None)) as rows:
+    with closing(RowFile(path, identity, on_row=lambda _: None)) as rows:
         for result in results:
             rows.add(row_of(result, identity))
     return path

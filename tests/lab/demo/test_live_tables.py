@@ -50,14 +50,14 @@ def made(monkeypatch: pytest.MonkeyPatch, folder: Path, session: Any) -> tuple[L
 def failure_of(tables: LiveTables) -> Exception:
     """What is told, when it is told: the first stream of a session takes seconds, on a busy machine many."""
 
-    def look() -> Exception | None:
+    def failure() -> Exception | None:
         try:
             tables.check()
         except (LocalQuorumError, StorageError) as error:
             return error
         return None
 
-    return wait_until(look, "a failure of the stream")
+    return wait_until(failure, "a failure of the stream")
 
 
 @pytest.fixture

@@ -129,7 +129,7 @@ def test_a_disk_that_is_full_for_the_demo_itself_is_told(
 def load(children: Children, folder: Path, options: DemoOptions, told: Lines) -> tuple[DemoLoad, FakeTables]:
     cluster, _ = start_cluster(children, folder, options, told)
     tables: Any = FakeTables()
-    return DemoLoad(cluster=cluster, tables=tables, options=options, folder=folder, tell=told), tables
+    return DemoLoad(cluster=cluster, tables=tables, options=options, folder=folder, report=told), tables
 
 
 def test_a_node_that_ends_by_itself_ends_the_demo(told: Lines, children: Children, tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def main() -> int:
     begin, end = map(int, options.seeds.split(":"))
     known, started_s = identity(), time.monotonic()
     rows: list[Row] = []
-    with closing(RowFile(options.out, known, tell=rows.append)) as file:
+    with closing(RowFile(options.out, known, on_row=rows.append)) as file:
         left = file.left_of(range(begin, end))
         for result in call_in_workers(play, left, workers=options.workers):
             row = row_of(result, known)

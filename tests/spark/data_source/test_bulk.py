@@ -30,7 +30,7 @@ def few_are_enough(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-def found(data: bytes) -> list[list[bytes] | None]:
+def values_of(data: bytes) -> list[list[bytes] | None]:
     """The values of each batch; None where it was not found."""
     batches = list(scan(data, verify_crc=False))
     values = find_values(data, headers_of(data))
@@ -63,30 +63,30 @@ def alike(size: int, count: int) -> list[bytes]:
 def test_values_of_one_size_are_found(size: int, count: int) -> None:
     values = alike(size, count)
     data = log(values)
-    assert found(data) == [values]
+    assert values_of(data) == [values]
 
 
 @pytest.mark.parametrize("count", [8_191, 8_192, 8_193, 20_000])
 def test_offset_deltas_of_three_bytes_are_found(count: int) -> None:
     values = alike(2, count)
     data = log(values, alike(2, 70))
-    assert found(data) == [values, alike(2, 70)]
+    assert values_of(data) == [values, alike(2, 70)]
 
 
 def test_sizes_are_found_side_by_side_and_a_mixture_is_left() -> None:
     lists = [alike(5, 3), [b"a", b"bb", b"c"], alike(6, 70), alike(5, 100), [b"aa", b"b", b"ccc"]]
     data = log(*lists)
-    assert found(data) == [lists[0], None, lists[2], lists[3], None]
+    assert values_of(data) == [lists[0], None, lists[2], lists[3], None]
 
 
 def test_too_few_of_one_size_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk, "TOGETHER_MIN", 5)
     data = log(alike(3, 4), alike(4, 2), alike(4, 3))
-    assert [each is not None for each in found(data)] == [False, True, True]
+    assert [each is not None for each in values_of(data)] == [False, True, True]
 
 
 def test_nothing_is_found_in_nothing() -> None:
-    assert found(b"") == []
+    assert values_of(b"") == []
 
 
 SIZES = st.lists(st.lists(st.sampled_from([1, 2, 2, 2, 60, 70]), min_size=1, max_size=6), min_size=1, max_size=5)
@@ -96,7 +96,7 @@ SIZES = st.lists(st.lists(st.sampled_from([1, 2, 2, 2, 60, 70]), min_size=1, max
 def test_what_is_found_is_what_the_decoder_reads(sizes: list[list[int]]) -> None:
     data = log(*([bytes([65 + at]) * size for at, size in enumerate(each)] for each in sizes))
     batches = list(scan(data))
-    for (position, header), values in zip(batches, found(data), strict=True):
+    for (position, header), values in zip(batches, values_of(data), strict=True):
         if values is not None:
             assert values == decode_values(data[position : position + header.size_bytes])
 
@@ -114,7 +114,7 @@ def test_no_byte_around_a_value_may_be_another(size: int, xor: int) -> None:
     for begin in range(0, len(every_place), CHANGED_TOGETHER):
         places = every_place[begin : begin + CHANGED_TOGETHER]
         log_of_each = [sound, *(changed(sound, at, xor) for at in places)]
-        first, *others = found(b"".join(log_of_each))
+        first, *others = values_of(b"".join(log_of_each))
         assert first == values
         for at, other, piece in zip(places, others, log_of_each[1:], strict=True):
             assert other in (None, decoded(piece)), at

@@ -186,7 +186,7 @@ def test_a_start_that_is_gone_is_the_log_start_if_that_may_be(tmp_path: Path) ->
         read(tmp_path, startingOffsets="2")
 
 
-def found(*patterns: str) -> dict[str, list[Path]]:
+def segments_of(*patterns: str) -> dict[str, list[Path]]:
     """Segments by replica."""
     return {replica.name: replica.segments() for replica in find_replicas(patterns)}
 
@@ -197,10 +197,10 @@ def test_segments_are_found_by_directory_file_and_glob(tmp_path: Path) -> None:
     (later.parent / "00000000000000000010.index").touch()
     (later.parent / "quorum-state").touch()
     expected = {"n1": [files[0], later], "n2": [files[1]]}
-    assert found(str(files[0].parent), str(files[1])) == expected
-    assert found(f"{tmp_path}/n*/data/p-0") == expected
-    assert found(f"{tmp_path}/n*/data/p-0/*.log", str(later)) == expected
-    assert found(f"{tmp_path}/n*/data/p-0/*10.log") == {"data": [later]}
+    assert segments_of(str(files[0].parent), str(files[1])) == expected
+    assert segments_of(f"{tmp_path}/n*/data/p-0") == expected
+    assert segments_of(f"{tmp_path}/n*/data/p-0/*.log", str(later)) == expected
+    assert segments_of(f"{tmp_path}/n*/data/p-0/*10.log") == {"data": [later]}
 
 
 def test_a_directory_grows_and_named_files_stay_what_they_are(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_a_directory_grows_and_named_files_stay_what_they_are(tmp_path: Path) ->
 def test_one_directory_is_one_replica_by_whatever_name(tmp_path: Path) -> None:
     segment = write_segment(tmp_path / "n[1]" / "p-0", b"")
     (tmp_path / "link").symlink_to(segment.parent)
-    assert found(str(segment.parent), str(tmp_path / "link"), str(segment)) == {"n[1]": [segment]}
+    assert segments_of(str(segment.parent), str(tmp_path / "link"), str(segment)) == {"n[1]": [segment]}
 
 
 @pytest.mark.parametrize("pattern", ["absent", "", "*.txt"])

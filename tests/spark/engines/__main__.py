@@ -82,14 +82,14 @@ def sail(folder: Path) -> Iterator[Any]:
 def _session(command: list[str], ours: dict[str, str], folder: Path, port: int) -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
-    def look() -> bool:
+    def listens() -> bool:
         with socket.socket() as tried:
             return tried.connect_ex((HOST, port)) == 0
 
     with Children() as children:
         try:
             server = children.start("the server", command, folder / "server.log", environment=ours)
-            wait_until(look, "the server to listen", timeout_s=START_TIMEOUT_S, alive=[server])
+            wait_until(listens, "the server to listen", timeout_s=START_TIMEOUT_S, alive=[server])
             spark = SparkSession.builder.remote(f"sc://{HOST}:{port}").getOrCreate()
             yield spark
             spark.stop()

@@ -92,10 +92,10 @@ def test_a_task_that_java_hangs_up_on_prints_nothing(tmp_path: Path) -> None:
 
 
 def test_it_forks_the_tasks_of_a_local_session(spark: SparkSession) -> None:
-    def tell(groups: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def parents(groups: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in groups:
             parent = Path(f"/proc/{os.getppid()}/cmdline").read_bytes().replace(b"\0", b" ").decode()
             yield pa.RecordBatch.from_arrays([pa.array([parent])], names=["parent"])
 
-    (row,) = spark.range(1).mapInArrow(tell, "parent string").collect()
+    (row,) = spark.range(1).mapInArrow(parents, "parent string").collect()
     assert row.parent.endswith("-m pykraft.spark.session.daemon pyspark.worker ")

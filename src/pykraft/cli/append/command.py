@@ -221,7 +221,7 @@ class AppendRun:
             return await self._run(descriptor)
 
     async def _run(self, descriptor: int) -> signal.Signals | None:
-        patience = self._options.patience(WaitingLine().tell)
+        patience = self._options.patience(WaitingLine().show)
         async with Appender(self._options.bootstrap, client_id=self._options.client_id, patience=patience) as appender:
             work = asyncio.ensure_future(self._append_all(appender, descriptor))
             stopped = asyncio.ensure_future(self._stopped.wait())

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pykraft.cli.config_file import checked_config, override, read_properties, tell_of_neighbors, with_cluster_id
+from pykraft.cli.config_file import checked_config, override, read_properties, warn_of_neighbors, with_cluster_id
 from pykraft.cli.parsing.group import Group
 from pykraft.cli.parsing.value import NumberType, OneOf, json_lines_option, json_option, listen_address
 from pykraft.cli.printable import printable
@@ -235,7 +235,7 @@ def serve(
     properties = read_properties(config_path)
     override(properties, overrides, "--override")
     config = with_cluster_id(checked_config(properties), cluster_id)
-    tell_of_neighbors(config)
+    warn_of_neighbors(config)
     with with_origins(properties):
         _serve(config, at, skip_offsets)
 
@@ -264,7 +264,7 @@ def _try(first: Endpoint, nodes: int) -> None:
         )
         sys.stdout.flush()
 
-    try_quorum(nodes, first, show=show, tell=lambda line: click.echo(f"pykraft: {line}", err=True))
+    try_quorum(nodes, first, show=show, report=lambda line: click.echo(f"pykraft: {line}", err=True))
 
 
 def _examples(first: Endpoint, option: str) -> list[str]:

@@ -197,7 +197,7 @@ def status(*, root: Path, as_json: bool) -> None:
     with imported_for(COMMAND):
         from pykraft.spark.pipeline.status import pipeline_status
     found = pipeline_status(root)
-    click.echo(json.dumps(found.as_json(), indent=2) if as_json else _told(found))
+    click.echo(json.dumps(found.as_json(), indent=2) if as_json else _status_line(found))
 
 
 @contextmanager
@@ -212,7 +212,7 @@ def _options_named() -> Iterator[None]:
         raise UsageError(text) from error
 
 
-def _told(found: PipelineStatus) -> str:
+def _status_line(found: PipelineStatus) -> str:
     lines = [f"{found.table_format} tables, last micro-batch {'none' if found.batch_id is None else found.batch_id}"]
     rows = [
         (name, f"{table.rows:,}", f"{table.files:,}", f"{table.size_bytes / 1e6:,.1f}")
@@ -228,7 +228,7 @@ def _watch(query: KeptQuery, metrics: StreamMetrics, *, as_json: bool) -> None:
     console = Console(stderr=True, highlight=False)
     rows, restarts, last_id = 0, 0, -1
 
-    def tell() -> None:
+    def print_progress() -> None:
         nonlocal rows, restarts, last_id
         if query.restarts > restarts:
             restarts = query.restarts
@@ -245,9 +245,9 @@ def _watch(query: KeptQuery, metrics: StreamMetrics, *, as_json: bool) -> None:
 
     with console.status("waiting for batches") as line:
         while not query.wait(POLL_S):
-            tell()
+            print_progress()
             line.update(_written(rows, last_id))
-    tell()
+    print_progress()
     console.print(f"written: {_written(rows, last_id)}")
 
 

@@ -172,11 +172,11 @@ async def _watch(
     async with admin_of(options, on_waiting) as admin:
         while True:
             begun_s = loop.time()
-            show(*await _look(admin))
+            show(*await _observe(admin))
             await asyncio.sleep(max(0.0, begun_s + watch_s - loop.time()))
 
 
-async def _look(admin: Admin) -> tuple[QuorumVerdict, Quorum | None]:
+async def _observe(admin: Admin) -> tuple[QuorumVerdict, Quorum | None]:
     try:
         found = await admin.describe_quorum(ask_voters=True)
     except QuorumUnavailableError as error:

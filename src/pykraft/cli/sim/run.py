@@ -40,7 +40,7 @@ from pykraft.text.words import counted
 TRIES_A_LINE = 20
 
 
-def tell_failure(failure: Failure, words: Sequence[str], *, is_short: bool) -> None:
+def print_failure(failure: Failure, words: Sequence[str], *, is_short: bool) -> None:
     """Print the end of the trace and the traceback, unless ``is_short``, and the command that replays the seed."""
     if not is_short:
         click.echo("\n".join(failure.trace))
@@ -199,7 +199,7 @@ def require_folder(folder: Path | None) -> None:
         raise UsageError(f"--html: {folder}: {error.strerror}") from error
 
 
-def told_row(row: Row, choice: Choice) -> Row:
+def printed_row(row: Row, choice: Choice) -> Row:
     """A row with its oracles and, for a failure, the replay command: what ``--json`` prints of a seed."""
     replay = {"replay": replay_command(row["seed"], choice.words)} if row["failed"] else {}
     return {**row, "oracles": ORACLES, **replay}
@@ -227,14 +227,14 @@ def replay(seed_text: str, choice: Choice, page: Path | None, *, is_shrunk: bool
     else:
         result = simulate(seed, scenario=choice.scenario, print_line=tell)
     if as_json:
-        click.echo(json.dumps(told_row(row_of(result, Identity.of(choice.scenario)), choice)))
+        click.echo(json.dumps(printed_row(row_of(result, Identity.of(choice.scenario)), choice)))
     elif not isinstance(result, Failure):
         records = counted(result.committed, "record")
         click.echo(f"seed {seed} passed: {records} committed in {result.virtual_ms / 1_000:.1f} s")
     else:
         if tell is not None:
             click.echo(result.story)
-        tell_failure(result, choice.words, is_short=True)
+        print_failure(result, choice.words, is_short=True)
     if not isinstance(result, Failure):
         return
     if is_shrunk:
@@ -365,10 +365,10 @@ def report_rows(
             summary.add(row)
             keep(row)
             if as_json:
-                click.echo(json.dumps(told_row(row, choice)))
+                click.echo(json.dumps(printed_row(row, choice)))
             elif row["failed"]:
                 is_short = is_traced or summary.failed > STORIES_MAX
-                tell_failure(failure or _again(row, choice), choice.words, is_short=is_short)
+                print_failure(failure or _again(row, choice), choice.words, is_short=is_short)
             if row["failed"] and folder is not None and summary.failed <= STORIES_MAX:
                 page = folder / f"seed-{row['seed']}.html"
                 shrink_and_draw(failure or _again(row, choice), choice.scenario, page, say=say)

@@ -245,7 +245,7 @@ class LeaderSearch:
         """True when every known node was unreachable since the last answer of a leader."""
         return self.asked.are_all_silent(self.nodes)
 
-    def told(self, node: Endpoint, voters: Mapping[NodeId, Endpoint], problem: str | None) -> None:
+    def add_voters(self, node: Endpoint, voters: Mapping[NodeId, Endpoint], problem: str | None) -> None:
         """This node named the voters: ask them too. It has this problem itself. None when it does not tell."""
         self.nodes += self.asked.add_voters(voters)
         if problem is not None:
@@ -349,7 +349,7 @@ class LeaderClient:
                 with suppress(UnreachableError):
                     timeout_ms = self._patience.request_timeout_ms
                     voters, problem = await voters_at(self._connection, timeout_ms=timeout_ms)
-                    self._search.told(self._connection.endpoint, voters, problem)
+                    self._search.add_voters(self._connection.endpoint, voters, problem)
 
     async def _once(self, try_once: Callable[[], Awaitable[T | None]]) -> T | None:
         """None also for a node that is of no use.

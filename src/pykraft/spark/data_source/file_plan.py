@@ -135,11 +135,11 @@ def spans_from(
     return stride_over(replica, cursor, size_bytes=size_bytes)
 
 
-def while_segments_vanish(look: Callable[[], T]) -> T:
+def while_segments_vanish(read: Callable[[], T]) -> T:
     """Call a function that reads a live node's files, again if a segment vanished meanwhile. Errors: those of it."""
     for left in reversed(range(TRIES_MAX)):
         try:
-            return look()
+            return read()
         except StorageError as error:
             if left == 0 or not isinstance(error.__cause__, FileNotFoundError):
                 raise

@@ -137,7 +137,7 @@ def walk_segment(state: WalkState, *, tolerant: bool) -> Iterator[BatchSpan]:
                     state.is_over = True
                     return
                 if not tolerant:
-                    raise told(problem, verdict) from problem
+                    raise error_of(problem, verdict) from problem
                 damage = _damage(state, file.size(), str(problem))
                 state.pass_over(damage)
                 yield damage
@@ -190,7 +190,7 @@ def _verdict_on(state: WalkState, problem: CorruptionError) -> Verdict:
     return verdict_on(problem, state.expected, state.evidence, fs=state.fs, later=later)
 
 
-def told(problem: CorruptionError, verdict: Verdict) -> CorruptionError:
+def error_of(problem: CorruptionError, verdict: Verdict) -> CorruptionError:
     """The error for a caller that cannot continue without these bytes."""
     repair = UNPROVEN if verdict is Verdict.UNPROVEN else None
     return CorruptionError(

@@ -34,7 +34,7 @@ from pykraft.object_storage.files import Files, expect_reads
 from pykraft.object_storage.uris import located
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, read_header, scan
 from pykraft.protocol.batch_run import BatchRun
-from pykraft.spark.data_source.segment_walk import BatchSpan, base_offset_of, batches_within, told
+from pykraft.spark.data_source.segment_walk import BatchSpan, base_offset_of, batches_within, error_of
 from pykraft.spark.data_source.walk import OFFSET_MAX, Cursor, after
 from pykraft.types import Buffer, Epoch, Offset
 
@@ -365,12 +365,12 @@ def judged(split: Split, problem: CorruptionError) -> CorruptionError:
     evidence = read_evidence(fs, segment.parent)
     expected = Expected(base_offset=split.first.base_offset, epoch=split.first.epoch)
 
-    def look() -> Verdict:
+    def judge() -> Verdict:
         names = fs.listdir(segment.parent)
         later = [segment.with_name(name) for name in sorted(names) if name > segment.name and name.endswith(LOG)]
         return verdict_from(fs, segment, problem.position, expected, later=later)
 
-    return told(problem, evidence.verdict_on(problem, expected.base_offset, look=look))
+    return error_of(problem, evidence.verdict_on(problem, expected.base_offset, look=judge))
 
 
 def _rewritten(split: Split, position: int, found: BatchIdentity, planned: BatchIdentity | None) -> UsageError:

@@ -288,7 +288,7 @@ class LeaderHistory:
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
-        self._told: dict[tuple[bytes, int], tuple[object, ...]] = {}
+        self._last: dict[tuple[bytes, int], tuple[object, ...]] = {}
 
     def take(self, logged: LoggedRecord) -> Iterator[TableRow]:
         """Apply a record to the image; a row for each partition whose leader, leader epoch or ISR it changed.
@@ -302,9 +302,9 @@ class LeaderHistory:
         topic_id, partition_id = key = (logged.record.body["topic_id"], logged.record.body["partition_id"])
         entry = self._image.partitions.get(key)
         now = None if entry is None else tuple(entry.body[name] for name in _TOLD)
-        if now is None or self._told.get(key) == now:
+        if now is None or self._last.get(key) == now:
             return
-        self._told[key] = now
+        self._last[key] = now
         yield {
             "topic": self._image.topic_name(topic_id),
             "topic_id": uuid_text(Uuid(topic_id)),

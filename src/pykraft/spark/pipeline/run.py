@@ -57,7 +57,7 @@ class KeptQuery:
         self._query = start()
         self._left = RESTARTS_MAX
         self._last_id = -1
-        self._told: list[Mapping[str, Any]] = []
+        self._unread: list[Mapping[str, Any]] = []
         self.restarts = 0
         self.newest: Mapping[str, Any] | None = None
         """Spark's newest report, with rows or not, as `progress` has found it."""
@@ -68,7 +68,7 @@ class KeptQuery:
             return bool(self._query.awaitTermination(timeout_s))
         except StreamingQueryException as error:
             ours = error_in(str(error))
-            self._look()
+            self._poll()
             if ours is not None or self._left == 0:
                 raise (ours or PykraftError(f"the query ended: {reason(str(error))}")) from error
         self._left -= 1
@@ -78,16 +78,16 @@ class KeptQuery:
 
     def progress(self) -> list[Mapping[str, Any]]:
         """Spark's reports of the micro-batches with rows that finished since the last call."""
-        self._look()
-        told, self._told = self._told, []
+        self._poll()
+        told, self._unread = self._unread, []
         return told
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         for progress in self._query.recentProgress:
             self.newest = progress
             if progress["batchId"] > self._last_id and progress["numInputRows"]:
                 self._last_id = progress["batchId"]
-                self._told.append(progress)
+                self._unread.append(progress)
                 self._left = RESTARTS_MAX
 
 

@@ -64,13 +64,13 @@ def keep_tables(
     for name in made:
         folder = root / name
 
-        def tell(size_bytes: int, name: str = name) -> None:
+        def report(size_bytes: int, name: str = name) -> None:
             if on_progress is not None:
                 on_progress(name, size_bytes)
 
-        tell(0)
+        report(0)
         before = delta_upkeep.files_of(folder)
-        rewritten_bytes = delta_upkeep.compact(folder, target_size_bytes=target_size_bytes, on_merged=tell)
+        rewritten_bytes = delta_upkeep.compact(folder, target_size_bytes=target_size_bytes, on_merged=report)
         deleted_files = delta_upkeep.vacuum(folder, retention_hours=retention_hours)
         delta_upkeep.shorten_log(folder)
         done[name] = TableUpkeep(

@@ -97,20 +97,20 @@ def is_new(folder: Path, asked: Commit, *, same: Commit | None, newest: Commit |
         # 1. A repetition, or a checkpoint that counts anew.
         if (same.start, same.end) != (asked.start, asked.end):
             raise UsageError(
-                f"{folder}: micro-batch {asked.batch_id} of the checkpoint is {_told(asked)}, but the table holds "
-                f"{_told(same)} under that number: the checkpoint is too old. To continue, {WAY_OUT}"
+                f"{folder}: micro-batch {asked.batch_id} of the checkpoint is {_span(asked)}, but the table holds "
+                f"{_span(same)} under that number: the checkpoint is too old. To continue, {WAY_OUT}"
             )
         return False
     # 2. A new name must continue the table.
     if newest.end != asked.start:
         raise UsageError(
-            f"{folder}: the next micro-batch of the checkpoint is {_told(asked)}, but the table ends "
-            f"with {_told(newest)}: rows would be missing or duplicated. To continue, {WAY_OUT}"
+            f"{folder}: the next micro-batch of the checkpoint is {_span(asked)}, but the table ends "
+            f"with {_span(newest)}: rows would be missing or duplicated. To continue, {WAY_OUT}"
         )
     return True
 
 
-def _told(commit: Commit) -> str:
+def _span(commit: Commit) -> str:
     return f"{json.dumps(commit.start)} to {json.dumps(commit.end)}"
 
 

@@ -50,8 +50,8 @@ def statistics_json(metadata: FileMetaData, columns: pa.Schema) -> str:
         # A chunk of nulls has no bounds, and takes none from the others.
         filled = [chunk for chunk in known if chunk.has_min_max or not _is_null(chunk)]
         if filled and all(chunk.has_min_max for chunk in filled):
-            least = _told(min(chunk.min_raw for chunk in filled), flat[name])
-            greatest = _told(max(chunk.max_raw for chunk in filled), flat[name])
+            least = _bound(min(chunk.min_raw for chunk in filled), flat[name])
+            greatest = _bound(max(chunk.max_raw for chunk in filled), flat[name])
             if least is not None and greatest is not None:
                 lowest[name], highest[name] = least, greatest
     found = {"numRecords": metadata.num_rows, "minValues": lowest, "maxValues": highest, "nullCount": null_count}
@@ -74,7 +74,7 @@ def _is_null(chunk: ChunkStatistics) -> bool:
     return bool(chunk.has_null_count and chunk.num_values == 0)
 
 
-def _told(raw: Any, kind: pa.DataType) -> int | str | None:  # noqa: ANN401 - Parquet's physical value
+def _bound(raw: Any, kind: pa.DataType) -> int | str | None:  # noqa: ANN401 - Parquet's physical value
     """A bound in Delta's JSON; None for a type that has none here."""
     if pa.types.is_integer(kind):
         return int(raw)
