@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from pykraft.core.effects import EnterQuarantine, LeaveQuarantine
-from pykraft.core.proof import PROVEN, Proof
-from pykraft.core.quarantine import DAMAGES_MAX, Quarantine
+from pykraft.core.proof import Proof
+from pykraft.core.quarantine import Quarantine
 from pykraft.log.small_files.proof_file import ProofFile
 from pykraft.log.small_files.recovery_point import FILE_NAME, Point, RecoveryPoint
 from pykraft.sim.invariants import ViolationError, disks
@@ -32,7 +32,7 @@ from pykraft.sim.invariants.disks import (
 from pykraft.sim.machine.disk import VirtualDisk
 from pykraft.sim.machine.ledger import Ledger
 from pykraft.sim.machine.spoken import LogEnd, Spoken, VoteAsked
-from pykraft.types import Damage, Epoch, Io, Offset, OffsetAndEpoch, ReportKind
+from pykraft.types import Damage, Epoch, Io, Offset, OffsetAndEpoch
 from tests.sim.invariants.fakes import (
     BEFORE,
     appends,
@@ -40,9 +40,6 @@ from tests.sim.invariants.fakes import (
     entries_of,
     entry,
     node,
-    report,
-    snapshot_id,
-    truncates,
     view,
     vote_asked,
     world,
@@ -54,17 +51,6 @@ def made(durable: int) -> PersistedIsDurable:
     where = world()
     where.held[1] = [entry(offset) for offset in range(durable)]
     return PersistedIsDurable(where)
-
-
-def test_a_log_that_ends_where_its_node_says_is_accepted_and_a_damaged_one_anyway() -> None:
-    made(5).persisted(node(log_end_offset=5))
-    made(7).persisted(node(log_end_offset=5, is_damaged=True))
-
-
-def test_a_snapshot_that_the_node_has_not_heard_of_may_hold_more() -> None:
-    oracle = made(7)
-    oracle.facts.news.add(1)  # type: ignore[attr-defined]
-    oracle.persisted(node(log_end_offset=5))
 
 
 @pytest.mark.parametrize("durable", [4, 6])
@@ -81,16 +67,6 @@ def acknowledged_up_to(offset: int) -> AcknowledgedSurvivesRestart:
     return made
 
 
-def test_what_was_told_is_there_or_was_cut_or_is_known_to_be_damaged() -> None:
-    acknowledged_up_to(5).started(node(log_end_offset=5))
-    acknowledged_up_to(5).started(node(2, log_end_offset=0))
-    acknowledged_up_to(5).started(node(log_end_offset=3, is_damaged=True))
-    made = acknowledged_up_to(5)
-    made.submitted(node(), truncates(3))
-    made.submitted(node(), appends())
-    made.started(node(log_end_offset=3))
-
-
 def test_a_shorter_log_is_found() -> None:
     with pytest.raises(ViolationError, match="had told that it holds 5, it begins at 4"):
         acknowledged_up_to(5).started(node(log_end_offset=4))
@@ -104,12 +80,6 @@ def test_what_a_lying_or_an_exchanged_disk_took_is_forgiven() -> None:
             made.started(node(log_end_offset=0))
         forgive(made, node())
         made.started(node(log_end_offset=0))
-
-
-def test_a_snapshot_of_a_later_epoch_may_be_shorter() -> None:
-    made = acknowledged_up_to(5)
-    made.facts.ledgers[1] = Ledger(begin=snapshot_id(4, epoch=2))  # type: ignore[attr-defined]
-    made.started(node(log_end_offset=4))
 
 
 # emptied: A voter whose disk was emptied and that takes part without its former records is found.
@@ -152,24 +122,6 @@ def test_who_takes_part_too_early_is_found(emptied_made: EmptiedReturnsWhole, sp
         emptied_made.before_send(node(1), spoken)
 
 
-@pytest.mark.parametrize("spoken", [Spoken(epoch=2), Spoken(epoch=2, granted=asked(is_pre_vote=True))])
-def test_what_promises_nothing_is_no_part(emptied_made: EmptiedReturnsWhole, spoken: Spoken) -> None:
-    emptied_made.before_send(node(1), spoken)
-    emptied_made.before_send(node(2), Spoken(epoch=2, fetched=END))
-
-
-def test_who_has_everything_again_takes_part(emptied_made: EmptiedReturnsWhole, where: Any) -> None:
-    where.ledgers[1] = Ledger([*HELD[:4], entry(4, epoch=2)])
-    emptied_made.before_send(node(1), Spoken(epoch=2, fetched=END))
-    where.ledgers[1] = Ledger()
-    emptied_made.before_send(node(1), Spoken(epoch=2, fetched=END))
-
-
-def test_a_snapshot_stands_for_what_it_holds(emptied_made: EmptiedReturnsWhole, where: Any) -> None:
-    where.ledgers[1] = Ledger(begin=OffsetAndEpoch(Offset(5), Epoch(1)))
-    emptied_made.before_send(node(1), Spoken(epoch=2, fetched=END))
-
-
 def test_what_stood_in_a_snapshot_is_owed_as_well(where: Any) -> None:
     where.held[1] = HELD[3:]
     oracle = EmptiedReturnsWhole(where)
@@ -179,11 +131,6 @@ def test_what_stood_in_a_snapshot_is_owed_as_well(where: Any) -> None:
     where.committed = Ledger()
     oracle.emptied(node(1))
     oracle.before_send(node(1), Spoken(epoch=2, fetched=END))
-
-
-def test_an_operator_may_take_care(emptied_made: EmptiedReturnsWhole) -> None:
-    emptied_made.wiped(node(1))
-    emptied_made.before_send(node(1), Spoken(epoch=2, fetched=END))
 
 
 # index_files: An index entry that belongs to no batch is found.
@@ -215,20 +162,6 @@ def check_indexes(who: Any) -> None:
     made.ended()
 
 
-def test_entries_of_batches_are_right() -> None:
-    check_indexes(with_entries([(1, 0), (2, len(BATCHES[0]))], [(0, 1)]))
-    check_indexes(with_entries([], []))
-
-
-def test_damaged_and_empty_disks_are_not_looked_at() -> None:
-    damaged = with_entries([(9, 9)], [])
-    damaged.is_damaged = True
-    check_indexes(damaged)
-    empty = with_entries([], [])
-    empty.disk = VirtualDisk(Random(1))
-    check_indexes(empty)
-
-
 @pytest.mark.parametrize(
     ("offsets", "times"), [([(1, 5)], []), ([(0, 0)] * 0 + [(3, 0)], []), ([], [(7, 1)]), ([], [(0, 0), (1, 1)][1:])]
 )
@@ -250,27 +183,6 @@ def damaged(*offsets: int) -> Any:
     return node(1, quarantine=Quarantine(epoch=Epoch(1), until_offset=None, damages=damages, is_cut=True))
 
 
-def test_more_damage_is_accepted_and_none_when_it_is_over() -> None:
-    made = DamageStaysKnown(world())
-    made.persisted(node(1))
-    made.persisted(damaged(5))
-    made.persisted(damaged(5, 9))
-    made.persisted(node(1, quarantine=None))
-    made.persisted(damaged(7))
-    made.reported(damaged(7), report())
-    made.persisted(damaged(7))
-    made.reported(node(1), report(ReportKind.QUARANTINE_OVER, 9))
-    made.persisted(damaged(3))
-    made.wiped(node(1))
-    made.persisted(damaged(8))
-
-
-def test_a_list_that_is_full_may_lack_some() -> None:
-    made = DamageStaysKnown(world())
-    made.persisted(damaged(0))
-    made.persisted(damaged(*range(1, DAMAGES_MAX + 1)))
-
-
 def test_a_place_that_is_forgotten_is_found() -> None:
     made = DamageStaysKnown(world())
     made.persisted(damaged(5))
@@ -285,19 +197,6 @@ EMPTIED = Proof(is_complete=True, votes_above=Epoch(7))
 def test_what_is_forgotten_is_found() -> None:
     with pytest.raises(ViolationError, match="in epochs up to 7 before it was proven, and votes above -1"):
         restarted(EMPTIED, -1)
-
-
-@pytest.mark.parametrize(("proof", "above"), [(EMPTIED, 7), (PROVEN, -1), (None, -1)])
-def test_what_the_file_says_is_known(proof: Proof | None, above: int) -> None:
-    restarted(proof, above)
-
-
-def test_an_unproven_replica_votes_in_no_epoch() -> None:
-    restarted(EMPTIED, -1, is_proven=False)
-
-
-def test_a_disk_that_lies_may_lose_it() -> None:
-    restarted(EMPTIED, -1, is_rotten=True)
 
 
 def restarted(proof: Proof | None, above: int, *, is_proven: bool = True, is_rotten: bool = False) -> None:
@@ -320,14 +219,6 @@ def restarted(proof: Proof | None, above: int, *, is_proven: bool = True, is_rot
 # quarantine: A damaged node that votes, campaigns or leads is found.
 def granted(*, is_pre_vote: bool, is_damaged: bool) -> Spoken:
     return Spoken(epoch=5, granted=vote_asked(2, epoch=5, is_pre_vote=is_pre_vote, is_voter_damaged=is_damaged))
-
-
-def test_whole_nodes_and_quiet_damaged_ones_are_accepted() -> None:
-    made = DamagedTakesNoPart(world())
-    made.before_send(node(), granted(is_pre_vote=True, is_damaged=False))
-    made.before_send(node(is_damaged=True), Spoken(epoch=5))
-    made.changed(node(is_damaged=True), BEFORE, view("follower"))
-    made.changed(node(), BEFORE, view("leader"))
 
 
 @pytest.mark.parametrize("is_pre_vote", [True, False])
@@ -359,30 +250,12 @@ def content(raised: Any) -> bytearray:
     return held
 
 
-def test_both_take_the_newest(raised: Any) -> None:
-    before = bytes(content(raised))
-    OfflineReadersSeeTheNewest(world()).starting(raised)
-    assert bytes(content(raised)) == before
-
-
 def test_an_older_one_is_found(raised: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disks, "parse_recovery_point", lambda path, data: Point(Offset(4), Offset(0)))
     with pytest.raises(
         ViolationError, match=r"node 1 opens its recovery point as .*=9, .*=7.*, offline it reads as .*=4, "
     ):
         OfflineReadersSeeTheNewest(world()).starting(raised)
-
-
-def test_damage_is_damage_to_both(raised: Any) -> None:
-    content(raised)[:] = b"?" * 9
-    OfflineReadersSeeTheNewest(world()).starting(raised)
-
-
-def test_a_new_directory_has_none(raised: Any) -> None:
-    raised.disk.remove(HOME / FILE_NAME)
-    OfflineReadersSeeTheNewest(world()).starting(raised)
-    raised.disk.wipe()
-    OfflineReadersSeeTheNewest(world()).starting(raised)
 
 
 # real_damage: Damage reported on an intact disk is found.
@@ -438,23 +311,6 @@ def returns_whole_made(returns_whole_where: Any) -> DamagedReturnsWhole:
     return DamagedReturnsWhole(returns_whole_where)
 
 
-def test_what_was_fetched_again_is_enough(returns_whole_made: DamagedReturnsWhole, returns_whole_where: Any) -> None:
-    returns_whole_made.submitted(whole(), appends())
-    returns_whole_made.submitted(returns_whole_damaged(), FOUND)
-    returns_whole_where.ledgers[1] = Ledger([*HELD[:4], entry(4, epoch=2)])
-    returns_whole_made.submitted(whole(), MENDED)
-    returns_whole_where.ledgers[1] = Ledger()
-    returns_whole_made.started(whole())
-
-
-def test_what_was_replaced_before_it_was_committed_is_owed_to_nobody(
-    returns_whole_made: DamagedReturnsWhole, returns_whole_where: Any
-) -> None:
-    returns_whole_made.submitted(returns_whole_damaged(), FOUND)
-    returns_whole_where.committed = returns_whole_where.ledgers[1] = Ledger([*HELD[:2], entry(2, epoch=2)])
-    returns_whole_made.submitted(whole(), MENDED)
-
-
 def test_returns_whole_a_snapshot_stands_for_what_it_holds(
     returns_whole_made: DamagedReturnsWhole, returns_whole_where: Any
 ) -> None:
@@ -468,14 +324,6 @@ def test_returns_whole_a_snapshot_stands_for_what_it_holds(
     returns_whole_where.ledgers[1] = Ledger(begin=OffsetAndEpoch(Offset(3), Epoch(1)))
     with pytest.raises(ViolationError, match="from 3 to 4"):
         returns_whole_made.submitted(whole(), MENDED)
-
-
-def test_what_a_snapshot_took_the_place_of_is_not_owed(
-    returns_whole_made: DamagedReturnsWhole, returns_whole_where: Any
-) -> None:
-    returns_whole_where.held[1] = HELD[3:]
-    returns_whole_made.submitted(returns_whole_damaged(), FOUND)
-    returns_whole_made.submitted(whole(), MENDED)
 
 
 def test_a_node_that_leaves_quarantine_too_early_is_found(
@@ -509,13 +357,6 @@ def test_a_lie_of_the_disk_is_forgiven_until_the_damage_is_noted(returns_whole_m
         returns_whole_made.started(whole())
 
 
-def test_a_wiped_node_owes_nothing(returns_whole_made: DamagedReturnsWhole) -> None:
-    returns_whole_made.started(returns_whole_damaged())
-    returns_whole_made.wiped(whole())
-    returns_whole_made.lost(whole())
-    returns_whole_made.started(whole())
-
-
 # served: An answer to a Fetch with other bytes than were written is found.
 SERVED_BATCHES = (encoded(0, b"a", b"b"), encoded(2, b"c"))
 
@@ -525,12 +366,6 @@ def served_made() -> Any:
     where = world()
     where.ledgers[1] = Ledger(entries_of(*SERVED_BATCHES))
     return ServedIsSound(where)
-
-
-def test_what_was_written_is_accepted_and_so_is_an_answer_without_records(served_made: ServedIsSound) -> None:
-    served_made.before_send(node(), Spoken(epoch=1))
-    served_made.before_send(node(), Spoken(epoch=1, served=b"".join(SERVED_BATCHES)))
-    served_made.before_send(node(), Spoken(epoch=1, served=SERVED_BATCHES[1]))
 
 
 def test_a_damaged_batch_is_found(served_made: ServedIsSound) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -57,32 +56,6 @@ def check_silence(where: Any, made: SilentVotersAreTold, ms: int, **known: Any) 
     made.after_event(leading(ms, **known), view("leader"))
 
 
-def test_a_leader_that_dials_or_asks_again_is_accepted_and_one_that_is_heard() -> None:
-    where, made = begun()
-    check_silence(where, made, 1_000)
-    made.dialed(node(1), 2)
-    check_silence(where, made, 2_500)
-    where.clock.now_us = 2_500_000
-    made.before_send(node(1), Spoken(epoch=1, target_id=2))
-    made.before_send(node(1), Spoken(epoch=1))
-    check_silence(where, made, 4_400)
-    check_silence(where, made, 6_000, fetched_ms=5_000)
-
-
-def test_nobody_else_has_to() -> None:
-    where, made = begun()
-    where.clock.now_us = 9_000_000
-    made.after_event(leading(9_000), view("follower"))
-
-
-def test_one_that_was_paused_or_waits_for_its_disk_has_time() -> None:
-    where, made = begun()
-    where.clock.now_us = 9_000_000
-    stalled = leading(9_000)
-    stalled.disk.io_errors.stalled_until_us = 8_000_000
-    made.after_event(stalled, view("leader"))
-
-
 def test_one_that_has_told_a_silent_voter_only_once_is_found() -> None:
     where, made = begun()
     made.dialed(node(1), 2)
@@ -108,17 +81,6 @@ def looked(voters: int, at: Any) -> None:
     leads = view("leader", voters=voters_of(voters))
     made.changed(node(1, ms=100), BEFORE, leads)
     made.after_event(at, leads)
-
-
-@pytest.mark.parametrize("fetched_ms", [(1_500, None), (1_500, 2_900), (None, 1_500)])
-def test_a_leader_of_a_majority_is_accepted(fetched_ms: tuple[int | None, ...]) -> None:
-    looked(3, leader(3_000, *fetched_ms))
-
-
-def test_the_time_of_a_new_leader_counts_from_its_election_and_an_only_voter_leads_for_ever() -> None:
-    looked(3, leader(1_600, None, None))
-    looked(1, leader(99_000))
-    LeaderWithoutMajorityResigns(world()).after_event(node(), view("follower"))
 
 
 @pytest.mark.parametrize(("voters", "fetched_ms"), [(3, (1_400, None)), (5, (2_900, 1_400, None, None))])
@@ -159,27 +121,10 @@ def test_a_voter_that_still_receives_an_answer_counts_as_long_as_enough_of_it_mo
         made.after_event(leader(9_000, None, None), leads)
 
 
-# named_leader: A leader that names itself too early is found.
-def test_a_leader_names_itself_when_its_disk_knows() -> None:
-    made = LeaderIsDurableFirst(world(epoch=3, leader_id=1))
-    made.before_send(node(1), Spoken(epoch=3, leader_id=1))
-    made.before_send(node(2), Spoken(epoch=3, leader_id=1))
-    made.before_send(node(2), Spoken(epoch=3))
-    LeaderIsDurableFirst(world(epoch=4, leader_id=None)).before_send(node(1), Spoken(epoch=3, leader_id=1))
-
-
 def test_one_that_is_too_early_is_found() -> None:
     for disk in ({"epoch": 3, "leader_id": None}, {"epoch": 2, "leader_id": 1}):
         with pytest.raises(ViolationError, match="node 1 says that it leads epoch 3"):
             LeaderIsDurableFirst(world(**disk)).before_send(node(1), Spoken(epoch=3, leader_id=1))
-
-
-# single_leader: Two leaders of one epoch are found, in memory or on disk, whichever node names them.
-def test_one_leader_for_each_epoch_is_accepted() -> None:
-    made = SingleLeader(world())
-    for epoch, leader_id in ((1, 2), (1, 2), (2, None), (2, 1), (1, 2)):
-        made.changed(node(), BEFORE, view(epoch=epoch, leader_id=leader_id))
-    made.changed(node(4), BEFORE, BEFORE)
 
 
 @pytest.mark.parametrize("now", [view(epoch=2, leader_id=3), view("down", 0, disk_epoch=2, disk_leader_id=3)])
@@ -189,13 +134,6 @@ def test_a_second_leader_of_an_epoch_is_found_also_when_the_first_is_long_gone(n
         made.changed(node(), BEFORE, view(epoch=epoch, leader_id=1))
     with pytest.raises(ViolationError, match="epoch 2 has leaders 1 and 3"):
         made.changed(node(2), BEFORE, now)
-
-
-def test_a_leader_that_only_a_flipped_bit_named_is_none() -> None:
-    made = SingleLeader(world())
-    made.facts.claims.misnamed.add((2, 3))
-    for leader_id in (3, 1, 3):
-        made.changed(node(), BEFORE, view(epoch=2, leader_id=leader_id))
 
 
 # transfer: A leader that resigns for a voter that lacks records, or with uncommitted records, is found.
@@ -211,10 +149,6 @@ def resigned(fetched: LogEnd, committed: int) -> None:
     leader = node(committed_end_offset=committed)
     made.reported(leader, report())
     made.reported(leader, RESIGNED)
-
-
-def test_the_target_has_everything_and_all_is_committed() -> None:
-    resigned(LogEnd(epoch=2, offset=2), 2)
 
 
 @pytest.mark.parametrize(
@@ -237,19 +171,6 @@ def transfer_pauses_leader(ms: int, *, fetched_ms: int | None = None, begun_ms: 
     state.progress, state.begun_ms = Progress(voters_of(3)), begun_ms
     state.progress.voters[NodeId(2)].fetched_mono_ms = fetched_ms
     return node(1, ms=ms, raft=SimpleNamespace(state=state))
-
-
-@pytest.mark.parametrize(
-    "at",
-    [
-        transfer_pauses_leader(499),
-        transfer_pauses_leader(1_400, fetched_ms=901),
-        transfer_pauses_leader(1_400, begun_ms=901),
-        node(1, raft=None),
-    ],
-)
-def test_a_target_that_was_heard_or_could_not_be_may_be_waited_for(at: Any) -> None:
-    TransferPausesAreShort(world()).reported(at, BEGINS)
 
 
 @pytest.mark.parametrize("at", [transfer_pauses_leader(1_400), transfer_pauses_leader(1_400, fetched_ms=900)])
@@ -297,31 +218,6 @@ def test_who_waits_for_a_leader_that_left_is_found() -> None:
         GoodbyesAreHeeded(world()).after_event(sent_goodbyes(goodbye()), FOLLOWS)
 
 
-@pytest.mark.parametrize(
-    "departure", [goodbye(epoch=0), goodbye(leader_id=3), goodbye(has_successors=True), goodbye(leader_id=9)]
-)
-def test_a_goodbye_of_others_or_one_with_successors_is_no_reason(departure: Departure) -> None:
-    follows = view("follower", leader_id=9 if departure.leader_id == 9 else 2)
-    GoodbyesAreHeeded(world()).after_event(sent_goodbyes(departure), follows)
-
-
-def test_who_campaigns_or_may_not_is_in_order() -> None:
-    made = GoodbyesAreHeeded(world())
-    made.after_event(sent_goodbyes(goodbye()), view("prospective"))
-    for excused in (
-        sent_goodbyes(goodbye(), is_leaving=True),
-        sent_goodbyes(goodbye(), is_proven=False),
-        sent_goodbyes(goodbye(), is_damaged=True),
-    ):
-        GoodbyesAreHeeded(world()).after_event(excused, FOLLOWS)
-
-
-def test_a_voter_that_never_leads_has_to_grant_pre_votes_only() -> None:
-    made = sent_goodbyes(goodbye())
-    made.config.raft = replace(made.config.raft, never_leads=True)
-    GoodbyesAreHeeded(world()).after_event(made, FOLLOWS)
-
-
 def test_while_the_leader_is_heard_a_goodbye_proves_nothing_and_counts_when_it_is_heard_no_more() -> None:
     made = GoodbyesAreHeeded(world())
     made.after_event(sent_goodbyes(goodbye()), view("follower", leader_id=2, has_fetched=True))
@@ -359,25 +255,6 @@ def test_a_candidate_is_found_while_a_majority_hears_the_leader() -> None:
     lived(*story, has_pre_votes=False)
 
 
-@pytest.mark.parametrize(
-    "story",
-    [
-        [(1, BEFORE, LEADER), (3, BEFORE, ASKING), (3, ASKING, CANDIDATE)],
-        [(1, BEFORE, LEADER), (4, BEFORE, HEARING), (3, BEFORE, ASKING), (3, ASKING, CANDIDATE)],
-        [(1, BEFORE, LEADER), (3, BEFORE, ASKING), (2, BEFORE, HEARING), (3, ASKING, CANDIDATE)],
-        [
-            (1, BEFORE, LEADER),
-            (2, BEFORE, HEARING),
-            (2, HEARING, BEFORE),
-            (3, BEFORE, ASKING),
-            (3, ASKING, CANDIDATE),
-        ],
-    ],
-)
-def test_without_a_majority_that_hears_all_the_time_a_candidate_is_right(story: list[tuple[int, View, View]]) -> None:
-    lived(*story)
-
-
 # kept_leader: A candidate that a majority holds against is found, whoever names the majority.
 
 
@@ -409,15 +286,3 @@ def test_the_majority_is_named() -> None:
             (3, BEFORE, ASKING),
             (3, ASKING, CANDIDATE),
         )
-
-
-def test_a_leader_counts_only_if_it_led_before_the_question_and_leads_still() -> None:
-    late = kept_leader_lived((3, BEFORE, ASKING), (1, BEFORE, LEADER), (3, ASKING, CANDIDATE))
-    gone = kept_leader_lived(
-        (1, BEFORE, LEADER),
-        (1, LEADER, BEFORE),
-        (3, BEFORE, ASKING),
-        (3, ASKING, CANDIDATE),
-    )
-    assert late.questions == [([], 1, 1)]
-    assert gone.questions == [([], 1, 3)]

@@ -10,20 +10,18 @@ from typing import Any
 import pytest
 
 from pykraft.config import RaftConfig
-from pykraft.core.effects import EnterQuarantine, Report
-from pykraft.core.quarantine import Quarantine
+from pykraft.core.effects import Report
 from pykraft.errors import CorruptionError
 from pykraft.host.ports import ConnectionId
 from pykraft.sim.facts.calm import LOOK_US
 from pykraft.sim.facts.facts import STRANGER_ID
 from pykraft.sim.facts.history import OperationOutcome
-from pykraft.sim.invariants import ViolationError, liveness
+from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.liveness import (
     REQUESTS_MAX,
     SECOND_US,
     TIMES_MAX,
     WAKE_UPS_MAX,
-    WINDOW_MS,
     CalmQuorumCommits,
     Healing,
     NobodyIsBlamed,
@@ -40,10 +38,10 @@ from pykraft.sim.invariants.liveness import (
 from pykraft.sim.machine.spoken import LogEnd, Spoken
 from pykraft.sim.scenario.scenario import Scenario
 from pykraft.snapshot.files import checkpoint_path
-from pykraft.types import Epoch, Io, Offset, ReportKind
+from pykraft.types import ReportKind
 from tests.core.replicas import follower
 from tests.sim.facts.test_calm import calm_world
-from tests.sim.invariants.fakes import BEFORE, appends, entry, node, report, snapshot_id, view, world
+from tests.sim.invariants.fakes import node, report, snapshot_id, view, world
 
 # blameless: A connection closed because of its messages is found, unless a disk was lost or lied.
 PEER = report(ReportKind.PEER_CLOSED, 2)
@@ -63,11 +61,6 @@ def test_blame_is_noticed(blame: Report) -> None:
         of(node(1), node(2)).reported(node(1), blame)
 
 
-def test_a_closed_visit_and_any_other_report_blame_nobody() -> None:
-    of(node(1)).reported(node(1), report(ReportKind.REQUESTER_CLOSED, -3))
-    of(node(1)).reported(node(1), report(ReportKind.QUARANTINE_OVER, 10))
-
-
 def test_who_lost_its_disk_may_wonder_and_nobody_else() -> None:
     made = of(node(1), node(2), node(3))
     made.wiped(node(1))
@@ -85,25 +78,10 @@ def test_who_finds_its_disk_empty_knows_it_and_blames_nobody() -> None:
         made.reported(node(1), PEER)
 
 
-def test_while_a_disk_lies_anything_may_be_said() -> None:
-    of(node(1), node(2, is_rotten=True)).reported(node(1), PEER)
-
-
 # calm_quorum: An undisturbed quorum that commits nothing is found.
 def check(made: CalmQuorumCommits, where: Any, now_us: int) -> None:
     where.clock.now_us = now_us
     made.after_event(node(1), view())
-
-
-def test_a_quorum_that_commits_is_accepted_and_one_that_is_disturbed() -> None:
-    where = calm_world()
-    made = CalmQuorumCommits(where)
-    for number in range(10):
-        where.committed.entries.append(entry(number))
-        check(made, where, number * made.bound_us)
-        check(made, where, number * made.bound_us + 1)
-    where.network.is_usual = False
-    check(made, where, 99 * made.bound_us)
 
 
 @pytest.mark.parametrize("leads", [False, True])
@@ -116,14 +94,6 @@ def test_one_that_stands_still_is_found(leads: bool) -> None:
     check(made, where, made.bound_us)
     with pytest.raises(ViolationError, match="node 2 leads epoch 27" if leads else "nobody leads"):
         check(made, where, made.bound_us + LOOK_US)
-
-
-def test_where_there_is_nothing_to_commit_nothing_has_to_be() -> None:
-    where = calm_world()
-    where.newest_leader = lambda: node(2, epoch=27, log_end_offset=0).process
-    made = CalmQuorumCommits(where)
-    for number in range(5):
-        check(made, where, number * made.bound_us)
 
 
 # foreign_rate: A node that asks a stranger without a pause is found.
@@ -181,32 +151,6 @@ def test_less_than_half_of_the_quiet_rate_is_noticed() -> None:
         forges(oracle, is_forging=False)
 
 
-def test_half_is_enough() -> None:
-    oracle = forgers_of()
-    passes(oracle, 3, 100)
-    forges(oracle)
-    passes(oracle, 3, 60)
-    forges(oracle, is_forging=False)
-
-
-def test_where_something_else_may_happen_nothing_is_judged() -> None:
-    oracle = forgers_of(kill=0.5)
-    passes(oracle, 3, 100)
-    forges(oracle)
-    passes(oracle, 3, 0)
-    for epoch in (1, 2):
-        oracle.changed(node(1), view(), view("leader", epoch))
-    forges(oracle, is_forging=False)
-
-
-def test_a_short_time_says_nothing() -> None:
-    oracle = forgers_of()
-    passes(oracle, 3, 100)
-    forges(oracle)
-    passes(oracle, 1, 0)
-    forges(oracle, is_forging=False)
-
-
 def test_one_leader_may_be_elected_and_no_second_one() -> None:
     oracle = forgers_of()
     passes(oracle, 1, 100)
@@ -216,14 +160,6 @@ def test_one_leader_may_be_elected_and_no_second_one() -> None:
     oracle.changed(node(1), view("leader", 2), view("leader", 2))
     with pytest.raises(ViolationError, match="node 2 leads epoch 3, the leader number 2"):
         oracle.changed(node(2), view(), view("leader", 3))
-
-
-def test_looks_are_rare() -> None:
-    oracle = forgers_of()
-    oracle.facts.clock.now_us = liveness.FORGED_PERIOD_US - 1
-    oracle.decided(acknowledged(5))
-    oracle.after_event(node(1), view())
-    assert oracle._acknowledged == 5
 
 
 # healing: A cluster that does not heal in time is found and described.
@@ -250,33 +186,6 @@ def test_a_second_one_is_found() -> None:
         made.before_send(follower, FETCH)
 
 
-def test_one_after_the_answer_after_the_pause_or_in_another_state_is_accepted() -> None:
-    made, follower = OneFetchInFlight(world()), node(leader_id=2)
-    fetched(made, follower)
-    follower.process.wiretap.open_fetches.clear()
-    fetched(made, follower)
-    made.facts.clock.now_us = 500_000
-    fetched(made, follower)
-    made.changed(follower, BEFORE, view(epoch=2))
-    fetched(made, follower)
-
-
-def test_one_of_a_log_that_is_damaged_now_is_forgotten() -> None:
-    made, follower = OneFetchInFlight(world()), node(leader_id=2)
-    note = Quarantine(epoch=Epoch(1), until_offset=None, damages=(), is_cut=False)
-    fetched(made, follower)
-    made.submitted(follower, appends())
-    made.submitted(follower, EnterQuarantine(io=Io(2), quarantine=note, end_offset=Offset(0)))
-    fetched(made, follower)
-
-
-def test_questions_to_others_do_not_count() -> None:
-    made, follower = OneFetchInFlight(world()), node(leader_id=2)
-    for spoken in (Spoken(epoch=1), Spoken(epoch=1, fetched=LogEnd(epoch=1, offset=7), target_id=3)):
-        fetched(made, follower, spoken)
-        fetched(made, follower, spoken)
-
-
 # prospective: A node that asks for pre-votes in vain for too long, after the faults, is found.
 ASKING = view("prospective")
 
@@ -291,20 +200,6 @@ def test_it_is_found_and_a_pause_without_a_leader_does_not_help() -> None:
     made.facts.clock.now_us = 5_000_001
     with pytest.raises(ViolationError, match="has asked for pre-votes in vain for 5000001 us"):
         made.after_event(node(), ASKING)
-
-
-def test_with_a_leader_or_a_candidacy_time_begins_anew_and_faults_excuse_all() -> None:
-    made = NoLastingProspective(world())
-    made.after_event(node(), ASKING)
-    made.facts.clock.now_us = 9_000_000
-    made.faults_ended()
-    made.after_event(node(), ASKING)
-    made.changed(node(), ASKING, view("candidate"))
-    made.facts.clock.now_us = 18_000_000
-    made.after_event(node(), ASKING)
-    made.changed(node(), ASKING, BEFORE)
-    made.facts.clock.now_us = 36_000_000
-    made.after_event(node(), view("follower"))
 
 
 # questions: A process that asks a voter for its epoch too often is found.
@@ -334,58 +229,12 @@ def test_three_questions_without_a_pause_are_found() -> None:
         ask(made(), 0, 20, 49)
 
 
-def test_questions_with_pauses_pass_and_one_may_have_waited_for_its_connection() -> None:
-    ask(made(), 0, 50, 100, 150)
-    ask(made(), 49, 50, 100)
-
-
-def test_other_requests_other_voters_and_strangers_do_not_count() -> None:
-    oracle = made()
-    ask(oracle, 0, 1)
-    ask(oracle, 2, question=Spoken(epoch=1, target_id=2))
-    ask(oracle, 3, question=Spoken(epoch=1, target_id=3, is_question=True))
-    ask(made(), 0, 1, 2, question=Spoken(epoch=1, target_id=9, is_question=True))
-
-
-def test_a_new_process_has_asked_nobody() -> None:
-    oracle = made()
-    ask(oracle, 0, 1)
-    oracle.started(at(2))
-    ask(oracle, 3)
-
-
-# repeats: A node that logs the same line again and again is found.
-def test_the_same_now_and_then_is_accepted_and_much_that_differs() -> None:
-    where = world()
-    made = NobodyRepeatsItself(where)
-    for number in range(3 * TIMES_MAX):
-        where.clock.now_us = number * 100_000
-        made.reported(node(), report(text="again"))
-        made.reported(node(), report(text=f"line {number}"))
-
-
-def test_a_new_process_begins_anew_and_connections_have_a_pace_of_their_own() -> None:
-    made = NobodyRepeatsItself(world())
-    for _ in range(2):
-        made.started(node())
-        for _ in range(TIMES_MAX):
-            made.reported(node(), report(text="again"))
-            made.reported(node(), report(ReportKind.PEER_CLOSED, 3))
-            made.reported(node(), report(ReportKind.PEER_CLOSED, 3))
-
-
 def test_the_same_many_times_within_a_second_is_found() -> None:
     made = NobodyRepeatsItself(world())
     for _ in range(TIMES_MAX):
         made.reported(node(), report(text="again"))
     with pytest.raises(ViolationError, match=f"node 1 says {TIMES_MAX + 1} times within a second: again"):
         made.reported(node(), report(text="again"))
-
-
-# stays_up: A node that stops without a reason is found.
-def test_leaving_and_a_disk_that_fails_are_reasons() -> None:
-    NodesStayUp(world()).stopped(node(), None)
-    NodesStayUp(world()).stopped(node(is_rotten=True), ValueError("rot"))
 
 
 def damaged(offset: int) -> CorruptionError:
@@ -436,13 +285,6 @@ class Waiting:
         self.oracle.after_event(self.node, self.view)
 
 
-def test_what_moves_may_take_its_time() -> None:
-    made = Waiting()
-    for number in range(100):
-        made.received_bytes = number * FLOOR_BYTES
-        made.check(10 + number * 500_000)
-
-
 def test_a_trickle_is_found() -> None:
     made = Waiting()
     made.check(10)
@@ -464,36 +306,6 @@ def test_a_voter_that_never_leads_waits_until_it_gives_its_leader_up(has_fetched
             made.check(2_000_000)
     else:
         made.check(2_000_000)
-
-
-@pytest.mark.parametrize("what", ["answered", "campaigned", "leads", "paused", "damaged", "down", "asks nothing"])
-def test_who_does_not_wait_is_left_alone(what: str) -> None:
-    made = Waiting()
-    made.check(10)
-    if what == "answered":
-        made.wiretap.fetch_answers[2] += 1
-    elif what == "campaigned":
-        made.oracle.changed(made.node, made.view, view("prospective"))
-        made.oracle.changed(made.node, made.view, made.view)
-    elif what == "leads":
-        made.view = view("leader")
-    elif what == "paused":
-        made.node.was_paused_since = lambda _: True
-    elif what == "damaged":
-        made.node.is_damaged = True
-    elif what == "down":
-        made.node.process = None
-    else:
-        made.wiretap.open_fetches.clear()
-        made.check(10 + liveness.STILL_PERIOD_US)
-    made.check(2_000_000)
-
-
-# wake_ups: A timer that rings again and again is found.
-def test_a_timer_may_ring_as_often_as_there_are_deadlines() -> None:
-    made = NobodyWakesForNothing(world())
-    for at in range(5 * WAKE_UPS_MAX):
-        made.woken(node(ms=at * WINDOW_MS // WAKE_UPS_MAX + at))
 
 
 def test_one_that_does_not_stop_is_found_but_a_new_process_begins_anew() -> None:

@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import pytest
 
-from pykraft.core.effects import WriteElectionState
 from pykraft.core.leader.voter_change import Addition
 from pykraft.core.messages import AddVoterRequest, RemoveVoterRequest
 from pykraft.errors import ErrorCode
@@ -31,9 +30,7 @@ from pykraft.sim.machine.spoken import LogEnd, Spoken
 from pykraft.sim.scenario.settings import LISTENER, PORTS_APART, listeners_of
 from pykraft.types import (
     NO_LISTENERS,
-    Election,
     Endpoint,
-    Io,
     Listeners,
     NodeId,
     Offset,
@@ -45,8 +42,6 @@ from pykraft.types import (
 from tests.core.replicas import leader
 from tests.sim.invariants.fakes import (
     BEFORE,
-    appends,
-    encoded,
     entry,
     keyed,
     node,
@@ -87,10 +82,6 @@ def test_a_request_under_way_is_accepted_also_when_it_fails_later() -> None:
     made.after_event(found, view("leader"))
 
 
-def test_what_is_in_the_log_was_asked_before() -> None:
-    NewVotersAreAsked(world()).after_event(adding(is_ready=True, offset=7), view("leader"))
-
-
 # caught_up: A new voter that never caught up with its leader is found.
 def fetch(epoch: int, offset: int) -> Spoken:
     return Spoken(epoch=epoch, fetched=LogEnd(epoch=epoch, offset=offset))
@@ -128,12 +119,6 @@ def answered(message: AddVoterRequest | RemoveVoterRequest, answer: ErrorCode, s
     ]
     made: Any = SimpleNamespace(message=message, answer=answer, since=since)
     ChangeIsCommittedWhenTold(where).answered(made)
-
-
-def test_what_was_committed_since_may_be_told() -> None:
-    answered(ADD, ErrorCode.NONE)
-    answered(REMOVE, ErrorCode.NONE, since=3)
-    answered(REMOVE, ErrorCode.REQUEST_TIMED_OUT)
 
 
 @pytest.mark.parametrize(("message", "since", "what"), [(REMOVE, 5, "removed"), (ADD, 7, "added")])
@@ -185,24 +170,6 @@ def test_the_first_set_brings_the_level_with_it() -> None:
     made.voters_written(node(), voter_record(5, keyed(1, 2)), 5)
 
 
-# log_voters: A node that uses other voters than its log names is found, after every change of the log.
-def test_the_voters_are_those_of_the_log() -> None:
-    where = world()
-    made = VotersAreOfTheLog(where)
-    made.started(node())
-    made.after_event(node(), view())
-    where.members.electorate.records = [voter_record(0, keyed(1, 2))]
-    made.after_event(node(), view())
-    control, data = encoded(0), encoded(1, b"value")
-    made.submitted(node(), appends(data))
-    made.submitted(node(), WriteElectionState(io=Io(1), election=Election(), voters=(), kraft_version=0))
-    made.after_event(node(), view())
-    made.submitted(node(), appends(control))
-    made.after_event(node(), BEFORE)
-    made.changed(node(), view(), view(voters=keyed(1, 2)))
-    made.after_event(node(), view(voters=keyed(1, 2)))
-
-
 def test_others_are_found() -> None:
     where = world()
     where.members.electorate.records = [voter_record(0, keyed(1, 2))]
@@ -229,19 +196,6 @@ def written(before: VoterSet, record: VoterRecord) -> None:
     where = world()
     where.members.electorate.records = [voter_record(0, before)]
     VotersChangeByOne(where).voters_written(node(), record, 5)
-
-
-@pytest.mark.parametrize(
-    "record",
-    [
-        voter_record(5, keyed(1, 2, 3, 4)),
-        voter_record(5, keyed(1, 3)),
-        voter_record(5, keyed(1, 2, 3)),
-        voter_record(0, keyed(1, 2, 3), level=1, is_opening=True),
-    ],
-)
-def test_one_more_one_less_and_the_same_ones_are_accepted(record: VoterRecord) -> None:
-    written(keyed(1, 2, 3), record)
 
 
 def test_an_upgrade_gives_the_configured_voters_their_disks() -> None:
@@ -281,29 +235,6 @@ def asked_of(leader: Any) -> tuple[Any, OperatorsAreAnswered, VoterRequest]:
     asked = VoterRequest(message=cast(Any, "add 4"), process=leader.process, then=lambda _: None, since=0)
     made.asked(asked)
     return where, made, asked
-
-
-def test_an_answer_in_time_is_accepted_and_none_from_who_is_gone() -> None:
-    leader = leading()
-    where, made, asked = asked_of(leader)
-    where.clock.now_us = BOUND_US
-    made.after_event(leader, view("leader"))
-    made.answered(asked)
-    where.clock.now_us = 2 * BOUND_US
-    made.after_event(leader, view("leader"))
-    made.asked(asked)
-    leader.process.is_running = False
-    where.clock.now_us = 4 * BOUND_US
-    made.after_event(leader, view("leader"))
-
-
-def test_nobody_waits_for_another_process_or_a_disk_that_stands_still() -> None:
-    leader = leading()
-    where, made, _ = asked_of(leader)
-    where.clock.now_us = 2 * BOUND_US
-    made.after_event(leading(), view("leader"))
-    leader.disk.io_errors.stalled_until_us = BOUND_US
-    made.after_event(leader, view("leader"))
 
 
 def test_one_that_waits_too_long_is_found() -> None:
@@ -353,10 +284,3 @@ def test_silence_is_noticed() -> None:
     oracle.facts.claims.fed_twins.add((1, 5, 2))
     with pytest.raises(ViolationError, match="node 1, the leader of epoch 5, has sent records to a second process"):
         oracle.after_event(node(1), view())
-
-
-def test_an_alarm_is_enough() -> None:
-    oracle = TwinsAreTold(world())
-    report_twin(oracle, 5, 2)
-    oracle.facts.claims.fed_twins.add((1, 5, 2))
-    oracle.after_event(node(1), view())

@@ -57,7 +57,6 @@ from tests.sim.invariants.fakes import (
     report,
     snapshot_id,
     snapshot_of,
-    truncates,
     view,
     voter_record,
     world,
@@ -82,22 +81,6 @@ def check(where: Any, saver: Any, made: SaveIsAskedInTime) -> None:
     made.after_event(saver, view())
 
 
-def test_who_is_asked_or_given_a_snapshot_is_content_and_who_asks_itself() -> None:
-    where, saver, made = saver_of()
-    made.reported(saver, report())
-    made.reported(saver, report(ReportKind.SNAPSHOT_DUE, 2))
-    check(where, saver, made)
-    where, saver, made = saver_of()
-    made.loaded(saver, OffsetAndEpoch(Offset(2), Epoch(1)))
-    check(where, saver, made)
-    check(*saver_of(is_asked=False))
-    SaveIsAskedInTime(world()).after_event(node(1), view())
-
-
-def test_what_is_committed_is_given_first() -> None:
-    check(*saver_of(high_watermark=3))
-
-
 def test_what_a_host_no_longer_reports_as_committed_is_given_first_all_the_same() -> None:
     where, saver, made = saver_of(high_watermark=0)
     made.reported(saver, report(ReportKind.SNAPSHOT_DUE, 2))
@@ -120,12 +103,6 @@ def watching(*offsets: int) -> CleanedIsInSnapshot:
     where = world()
     where.snapshots[1] = tuple(snapshot_id(offset) for offset in offsets)
     return CleanedIsInSnapshot(where)
-
-
-def test_a_log_goes_up_to_the_end_of_a_snapshot() -> None:
-    made = watching(3, 5)
-    for job in (deletes_before(3), deletes_before(5), begins_anew(5), truncates(4)):
-        made.submitted(node(1, role="follower"), job)
 
 
 @pytest.mark.parametrize("job", [deletes_before(4), begins_anew(6)])
@@ -157,23 +134,11 @@ def test_silence_is_noticed() -> None:
         oracle.ended()
 
 
-def test_an_alarm_passes() -> None:
-    oracle = made()
-    oracle.reported(node(), report(ReportKind.SNAPSHOT_NOT_WRITTEN))
-    oracle.ended()
-
-
 def test_an_alarm_that_is_not_counted_is_noticed() -> None:
     oracle = made(counted=0)
     oracle.reported(node(), report(ReportKind.SNAPSHOT_NOT_WRITTEN))
     with pytest.raises(ViolationError, match=f"node 1 says that snapshots failed, and its {METRIC} is 0"):
         oracle.ended()
-
-
-def test_a_process_that_ended_is_not_judged() -> None:
-    oracle = made()
-    oracle.started(node())
-    oracle.ended()
 
 
 # in_use: A snapshot that is removed while it is fetched is found.
@@ -213,38 +178,6 @@ def test_what_is_fetched_for_several_periods_stays() -> None:
         made.goes(1_000)
 
 
-@pytest.mark.parametrize("what", ["new", "over", "slow", "later", "another", "paused", "stalled", "not asked", "cut"])
-def test_what_may_go(what: str) -> None:
-    made = Fetching()
-    made.asks(300 if what == "new" else 1_000, every_ms=60 if what == "slow" else 40)
-    if what == "paused":
-        made.server.was_paused_since = lambda _: True
-    elif what == "stalled":
-        made.server.disk.io_errors.stalled_until_us = 500_000
-    elif what == "not asked":
-        made = Fetching()
-        made.oracle.before_send(made.asker, Spoken(epoch=1, target_id=1))
-    elif what == "cut":
-        made.oracle.submitted(made.server, truncates(3))
-        return
-    who = made.made(3) if what == "another" else None
-    made.goes(1_200 if what == "over" else 1_000, offset=7 if what == "later" else 9, who=who)
-
-
-# leader_loads: A leader that gets a snapshot is found, unless it has not heard of its leadership or has lost it.
-def test_who_does_not_lead_or_does_not_know_may_load_one() -> None:
-    made = LeaderNeverLoadsSnapshot(world())
-    leader = node(1, role="leader", epoch=2)
-    made.loaded(leader, snapshot_id(3))
-    made.told_leader(leader, 2, 1)
-    made.told_leader(leader, 3, None)
-    made.loaded(leader, snapshot_id(4))
-    made.told_leader(leader, 4, 1)
-    made.loaded(node(1, role="resigned", epoch=4), snapshot_id(5))
-    made.started(leader)
-    made.loaded(node(1, role="leader", epoch=4), snapshot_id(5))
-
-
 def test_a_leader_that_knows_may_not() -> None:
     made = LeaderNeverLoadsSnapshot(world())
     made.told_leader(node(1), 2, 1)
@@ -255,16 +188,6 @@ def test_a_leader_that_knows_may_not() -> None:
 # log_start: A log that starts where no snapshot ends is found.
 def ids(*offsets: int) -> tuple[OffsetAndEpoch, ...]:
     return tuple(OffsetAndEpoch(Offset(offset), Epoch(1)) for offset in offsets)
-
-
-def test_logs_from_the_beginning_or_from_a_snapshot_on_are_accepted() -> None:
-    made = LogStartIsSnapshot(world())
-    made.started(node(log_start_offset=0))
-    made.changed(node(), BEFORE, view(snapshots=ids(5)))
-    made.changed(node(), BEFORE, view(log_start_offset=5, snapshots=ids(5, 9)))
-    made.facts.snapshots[1] = ids(5)  # type: ignore[attr-defined]
-    made.started(node(log_start_offset=3))
-    made.changed(node(), BEFORE, view(log_start_offset=3, snapshots=ids(5)))
 
 
 def test_a_log_without_its_beginning_is_found_at_its_start() -> None:
@@ -315,52 +238,6 @@ def test_no_snapshot_for_long_after_a_failure_is_found() -> None:
         made.go_on(90)
 
 
-def test_many_records_at_once_and_many_in_a_moment_give_it_one_attempt() -> None:
-    made = Failing()
-    made.go_on(5)
-    made.go_on(900)
-    for end_offset in range(905, 1_000, 5):
-        made.go_on(end_offset, after_ms=0)
-
-
-def test_a_new_snapshot_ends_it() -> None:
-    made = Failing()
-    made.go_on(5)
-    made.go_on(86, snapshots=(snapshot_id(20),))
-    made.go_on(900)
-
-
-def test_records_during_a_pause_or_without_room_do_not_count() -> None:
-    made = Failing()
-    made.fail()
-    made.go_on(5)
-    made.go_on(600, after_ms=100)
-    made.node.disk.io_errors.is_planned = True
-    made.go_on(1_200)
-    made.node.disk.io_errors.is_planned = False
-    made.go_on(1_800)
-    made.go_on(1_850)
-
-
-def test_a_loaded_snapshot_takes_it_further_without_records() -> None:
-    made = Failing()
-    made.go_on(5)
-    made.oracle.loaded(made.node, snapshot_id(500))
-    made.oracle.after_event(made.node, view())
-    made.go_on(550)
-
-
-def test_who_is_asked_by_the_host_and_who_starts_anew_is_not_judged() -> None:
-    made = Failing()
-    made.oracle.started(made.node)
-    made.go_on(5)
-    made.go_on(900)
-    made.facts.history.asked_node_ids.add(1)
-    made.fail()
-    made.go_on(950)
-    made.go_on(1_900)
-
-
 # new_snapshots: Each snapshot of a node is judged once.
 class Judge(NewSnapshotInvariant):
     def __init__(self, where: Any) -> None:
@@ -369,17 +246,6 @@ class Judge(NewSnapshotInvariant):
 
     def judge(self, node: Any, snapshot_id: OffsetAndEpoch, content: bytes | None) -> None:
         self.judged.append((snapshot_id, content))
-
-
-def test_only_new_snapshots_are_judged_with_what_is_durable_of_them() -> None:
-    where = world()
-    where.contents[1, snapshot_id(5)] = b"five"
-    made = Judge(where)
-    two, three = view(snapshots=(snapshot_id(3), snapshot_id(5))), view(snapshots=(snapshot_id(5), snapshot_id(7)))
-    made.changed(node(1), BEFORE, two)
-    made.changed(node(1), two, two)
-    made.changed(node(1), two, three)
-    assert made.judged == [(snapshot_id(3), None), (snapshot_id(5), b"five"), (snapshot_id(7), None)]
 
 
 # next_slice: Slices of a snapshot that are requested twice or left out are found.
@@ -401,18 +267,6 @@ def asks(position: int, *, epoch: int = 2) -> Spoken:
     return Spoken(epoch=epoch, sliced=SliceAsked(snapshot_id=snapshot_id(9), position=position), target_id=3)
 
 
-@pytest.mark.parametrize("position", [0, 5])
-def test_the_byte_behind_those_that_are_there_may_be_asked_for(position: int) -> None:
-    NextSliceFollows(world()).before_send(fetching(position), asks(position))
-
-
-def test_what_is_no_question_or_one_of_a_state_that_is_over_is_left_alone() -> None:
-    made = NextSliceFollows(world())
-    made.before_send(fetching(4), Spoken(epoch=2))
-    made.before_send(fetching(4, epoch=3), asks(9))
-    made.before_send(fetching(4, leader_id=2), asks(9))
-
-
 @pytest.mark.parametrize(("size_bytes", "seen"), [(4, "has 4 of them"), (6, "has 6 of them"), (None, "has none")])
 def test_another_position_is_found(size_bytes: int | None, seen: str) -> None:
     with pytest.raises(ViolationError, match=seen):
@@ -432,11 +286,6 @@ def holding(*names: str) -> Any:
     found.config.partition_directory = "d"
     found.disk.directory = lambda path: SimpleNamespace(cached=dict.fromkeys(names))
     return found
-
-
-def test_one_that_is_written_and_one_that_is_fetched_are_accepted() -> None:
-    others = ("00000000000000000000.log", "00000000000000000030-0000000001.checkpoint")
-    PartsAreRemoved(world()).changed(holding(*NAMES[:2], *others), view(), view(snapshots=(snapshot_id(30),)))
 
 
 def test_a_third_part_is_found() -> None:
@@ -486,16 +335,6 @@ def check_committed(snapshot: OffsetAndEpoch, content: bytes | None) -> None:
         made.changed(node(1), BEFORE, known)
 
 
-def test_committed_batches_up_to_the_end_are_accepted() -> None:
-    check_committed(snapshot_id(2), snapshot_of(COMMITTED[:2]))
-    check_committed(snapshot_id(3, epoch=2), snapshot_of(COMMITTED, epoch=2))
-
-
-@pytest.mark.parametrize("content", [None, b"hollow"])
-def test_what_is_no_snapshot_is_for_others_to_find(content: bytes | None) -> None:
-    check_committed(snapshot_id(2), content)
-
-
 @pytest.mark.parametrize(
     ("snapshot", "batches"),
     [
@@ -528,10 +367,6 @@ def check_durable(content: bytes | None, snapshot: OffsetAndEpoch) -> SnapshotIs
     made.changed(node(1), BEFORE, known)
     made.changed(node(1), known, view(snapshots=(snapshot,), epoch=2))
     return made
-
-
-def test_a_whole_one_with_a_name_is_accepted() -> None:
-    check_durable(WHOLE, snapshot_id(1))
 
 
 @pytest.mark.parametrize(
@@ -580,18 +415,6 @@ def check_voters(end: int, voters: VoterSet | None, *, bytes_: bytes | None = No
     known = view(snapshots=(snapshot_id(end),))
     made.changed(node(1), known, known)
     made.changed(node(1), BEFORE, known)
-
-
-def test_the_voters_at_its_end_are_right() -> None:
-    check_voters(2, None)
-    check_voters(3, OLD)
-    check_voters(5, OLD)
-    check_voters(6, NEW)
-    check_voters(7, NEW)
-
-
-def test_snapshot_voters_what_is_no_snapshot_is_for_others_to_find() -> None:
-    check_voters(5, OLD, bytes_=b"hollow")
 
 
 @pytest.mark.parametrize(("end", "voters"), [(3, None), (5, NEW), (6, OLD), (7, keyed(1))])

@@ -34,14 +34,6 @@ def vote(epoch: int, candidate_id: int) -> Spoken:
     return Spoken(epoch=epoch, candidate_id=candidate_id)
 
 
-def test_a_majority_of_the_voters_elects() -> None:
-    made = LeaderHasItsVotes(world())
-    made.before_send(node(2), vote(1, 1))
-    made.changed(node(1), BEFORE, view("leader", voters=keyed(1, 2, 3)))
-    made.changed(node(1), view("leader"), view("leader", voters=keyed(1, 2, 3, 4, 5)))
-    made.changed(node(1), BEFORE, view("leader", 2, voters=keyed(1)))
-
-
 @pytest.mark.parametrize("voter_id", [4, 9])
 def test_others_and_other_disks_do_not(voter_id: int) -> None:
     made = LeaderHasItsVotes(world())
@@ -56,17 +48,6 @@ def test_others_and_other_disks_do_not(voter_id: int) -> None:
 # vote: A vote that is not on disk is found, and one that is granted twice.
 def vote_vote(epoch: int, candidate_id: int | None = None) -> Spoken:
     return Spoken(epoch=epoch, candidate_id=candidate_id)
-
-
-def test_a_vote_on_disk_may_be_spoken_and_repeated() -> None:
-    where = world(epoch=1, voted_id=2)
-    made = OneVote(where)
-    for _ in range(2):
-        made.before_send(node(), vote_vote(1, 2))
-    where.election = DurableElection(epoch=2, voted_id=3)
-    made.before_send(node(), vote_vote(2, 3))
-    made.before_send(node(2), vote_vote(2, 3))
-    made.before_send(node(), vote_vote(2))
 
 
 @pytest.mark.parametrize("voted_id", [None, 3])
@@ -94,15 +75,6 @@ def test_a_node_with_an_empty_disk_may_vote_anew_and_only_that_one() -> None:
     made.before_send(node(), vote_vote(1, 4))
     with pytest.raises(ViolationError, match="voted for 2 before"):
         made.before_send(node(3), vote_vote(1, 4))
-
-
-# vote_kept: A vote on disk for a node that never was a candidate is found.
-def test_votes_for_candidates_and_for_oneself_are_accepted() -> None:
-    made = VotesAreForCandidates(world())
-    made.changed(node(2), BEFORE, view("candidate", 3, disk_epoch=2))
-    made.changed(node(2), BEFORE, view("candidate", 3, voted_id=2))
-    made.changed(node(1), BEFORE, view("unattached-voted", 3, voted_id=2))
-    made.changed(node(3), BEFORE, view("unattached", 3))
 
 
 def test_a_vote_for_somebody_who_only_asked_is_found() -> None:
@@ -133,14 +105,6 @@ def granted_to(candidate: tuple[int, int], voter: tuple[int, int] | None, *, is_
     log = None if voter is None else LogEnd(epoch=voter[0], offset=voter[1])
     asked = vote_asked(2, epoch=5, is_pre_vote=is_pre_vote, candidate_log=candidate, voter_log=log)
     return Spoken(epoch=5, granted=asked)
-
-
-@pytest.mark.parametrize(("candidate", "voter"), [((1, 5), (1, 5)), ((2, 1), (1, 9)), ((1, 6), (1, 5))])
-def test_logs_that_are_as_long_are_accepted(candidate: tuple[int, int], voter: tuple[int, int]) -> None:
-    made = CandidateIsUpToDate(world())
-    made.before_send(node(), granted_to(candidate, voter))
-    made.before_send(node(), granted_to(candidate, None))
-    made.before_send(node(), Spoken(epoch=5))
 
 
 @pytest.mark.parametrize(("candidate", "voter"), [((1, 4), (1, 5)), ((1, 9), (2, 1))])
@@ -187,22 +151,6 @@ def test_a_denial_without_a_leader_is_found(offset: int) -> None:
         PreVotesAreGranted(world()).before_send(node(), denied(offset=offset))
 
 
-@pytest.mark.parametrize(
-    "spoken", [Spoken(epoch=2), denied(offset=6), denied(may_be_denied=True), denied(is_voter_damaged=True)]
-)
-def test_a_denial_with_a_reason_passes(spoken: Spoken) -> None:
-    PreVotesAreGranted(world()).before_send(node(), spoken)
-
-
-def test_another_directory_of_a_voter_may_be_denied() -> None:
-    wiped = PreVotesAreGranted(world())
-    wiped.wiped(node(3))
-    wiped.before_send(node(), denied())
-    where = world()
-    where.claims.twin_ids.add(3)
-    PreVotesAreGranted(where).before_send(node(), denied())
-
-
 # epoch_growth: An epoch beyond every budget is found.
 def test_each_process_has_a_budget_and_no_more() -> None:
     made = EpochsGrowWithinBudget(world())
@@ -212,15 +160,6 @@ def test_each_process_has_a_budget_and_no_more() -> None:
         made.changed(node(2), BEFORE, view(epoch=2 * EPOCHS_PER_DAY))
     made.started(node(2))
     made.changed(node(2), BEFORE, view(epoch=2 * EPOCHS_PER_DAY))
-
-
-# monotonic_epoch: An epoch that decreases on disk or in memory is found.
-def test_rising_epochs_are_accepted() -> None:
-    made = MonotonicEpoch(world())
-    made.changed(node(), BEFORE, BEFORE)
-    made.changed(node(), BEFORE, view(epoch=1, is_settled=True))
-    made.changed(node(), BEFORE, view(epoch=2, disk_epoch=1))
-    made.changed(node(), BEFORE, view(DOWN, 0, disk_epoch=2))
 
 
 def test_an_epoch_that_falls_on_disk_is_found_even_when_the_node_is_down() -> None:
@@ -247,36 +186,15 @@ def test_a_node_with_an_empty_disk_begins_anew_and_only_that_one() -> None:
         made.changed(node(2), BEFORE, view(DOWN, 0, disk_epoch=0))
 
 
-# new_epoch: An epoch that begins without a candidate is found.
-def test_candidates_and_leaders_that_resigned_begin_epochs() -> None:
-    made = EpochBeginsWithCandidate(world())
-    made.changed(node(1), view("prospective", 0), view("candidate", 1))
-    made.changed(node(2), view("unattached", 0), view("unattached", 1))
-    made.changed(node(1), view("resigned", 1), view("unattached", 2))
-    made.changed(node(3), BEFORE, view("down", 0))
-
-
 @pytest.mark.parametrize("role", ["prospective", "unattached", "follower"])
 def test_whoever_else_begins_one_is_found(role: str) -> None:
     with pytest.raises(ViolationError, match=f"opened epoch 1 as {role}, it was unattached before"):
         EpochBeginsWithCandidate(world()).changed(node(), view("unattached", 0), view(role, 1))
 
 
-# old_epochs: A request of an older epoch that is served is found.
-@pytest.mark.parametrize("served_epoch", [None, 3, 4])
-def test_an_error_and_the_present_epoch_are_in_order(served_epoch: int | None) -> None:
-    OldEpochsAreFenced(world()).before_send(node(), Spoken(epoch=3, served_epoch=served_epoch))
-
-
 def test_an_older_epoch_is_not() -> None:
     with pytest.raises(ViolationError, match="node 1, in epoch 3, serves a request of epoch 2"):
         OldEpochsAreFenced(world()).before_send(node(), Spoken(epoch=3, served_epoch=2))
-
-
-# spoken_epoch: A message with an epoch that is not durable yet is found.
-def test_durable_epochs_may_be_spoken() -> None:
-    for epoch in (1, 2):
-        EpochIsDurableFirst(world(epoch=2)).before_send(node(), Spoken(epoch=epoch))
 
 
 def test_an_epoch_that_is_spoken_before_it_is_durable_is_found() -> None:
@@ -286,25 +204,6 @@ def test_an_epoch_that_is_spoken_before_it_is_durable_is_found() -> None:
 
 # legal_moves: Illegal transitions are found, and states that a node may never be in.
 LEADER = view("leader", 2, leader_id=1)
-
-
-@pytest.mark.parametrize(
-    ("was", "now"),
-    [
-        (BEFORE, view("candidate", 2)),
-        (BEFORE, view("resigned", 2, leader_id=1)),
-        (view("prospective", 1), view("candidate", 2)),
-        (view("prospective-voted", 1), view("candidate", 2)),
-        (view("candidate", 2), LEADER),
-        (LEADER, view("leader", 2, leader_id=1, high_watermark=3)),
-        (LEADER, view("resigned", 2, leader_id=1)),
-        (view("candidate", 2), view("resigned", 2, leader_id=1)),
-        (LEADER, view("follower", 3, leader_id=2)),
-        (LEADER, BEFORE),
-    ],
-)
-def test_legal_moves_are_accepted(was: View, now: View) -> None:
-    LegalMoves(world()).changed(node(1), was, now)
 
 
 @pytest.mark.parametrize(
@@ -340,10 +239,3 @@ def test_who_was_a_voter_before_the_newest_set_leads_on_and_may_be_needed_once_m
     made.changed(node(1), view("candidate", LEADER.epoch), LEADER._replace(voters=others))
     with pytest.raises(ViolationError, match="and it is no voter"):
         made.changed(node(4), view("candidate", LEADER.epoch), LEADER._replace(leader_id=4, voters=others))
-
-
-def test_an_only_voter_does_it_all_at_once_and_old_versions_need_not_ask() -> None:
-    LegalMoves(world(1)).changed(node(1), BEFORE, view("leader", 2, leader_id=1, voters=voters_of(1)))
-    where = world()
-    where.members.has_pre_votes = False
-    LegalMoves(where).changed(node(1), view("unattached", 1), view("candidate", 2))
