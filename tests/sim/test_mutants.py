@@ -18,7 +18,7 @@ from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import Process
 from pykraft.sim.run.simulation import Failure
 from pykraft.sim.run.world import Outcome
-from tests.sim.mutants import FAMILIES, MUTANTS, Mutant, planted
+from tests.sim.mutants import MUTANTS, Mutant, planted
 from tests.sim.mutants.alone import ALONE
 from tests.sim.mutants.patch import Patch
 from tests.sim.mutants.search import (
@@ -102,7 +102,7 @@ def test_without_the_bug_the_same_world_passes(scenario: str, seed: int) -> None
 
 
 def test_every_bug_has_a_story_a_source_and_a_scenario_and_there_are_enough() -> None:
-    assert len(MUTANTS) == sum(len(family.MUTANTS) for family in FAMILIES) >= 36
+    assert len(MUTANTS) >= 36
     for mutant in MUTANTS.values():
         assert mutant.story.endswith("."), mutant.name
         assert mutant.source, mutant.name

@@ -5,66 +5,19 @@ as they are. One file holds one family; each bug has its story and where the sto
 ``seeds.json``; ``pykraft sim mutants --rewrite`` searches for new ones.
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-
-from tests.sim.mutants import (
-    asking,
-    backups,
-    campaign,
-    corruption,
-    delivery,
-    downloads,
-    durability,
+from tests.sim.mutants import (  # noqa: F401 - each file adds its bugs to MUTANTS
+    connections,
+    directories,
     election,
-    emptied,
-    failover,
-    flipped,
-    forged,
-    high_watermark,
     host,
-    links,
-    machines,
     membership,
-    never_leads,
     producers,
     recovery,
     replication,
     snapshots,
     strangers,
     told,
-    twins,
 )
-from tests.sim.mutants.mutant import Mutant, planted
-
-FAMILIES = (
-    election,
-    campaign,
-    replication,
-    durability,
-    recovery,
-    high_watermark,
-    host,
-    delivery,
-    corruption,
-    emptied,
-    membership,
-    snapshots,
-    downloads,
-    asking,
-    links,
-    failover,
-    never_leads,
-    strangers,
-    told,
-    producers,
-    forged,
-    twins,
-    backups,
-    machines,
-    flipped,
-)
-MUTANTS: Mapping[str, Mutant] = {mutant.name: mutant for family in FAMILIES for mutant in family.MUTANTS}
+from tests.sim.mutants.patch import MUTANTS, Mutant, planted
 
 __all__ = ["MUTANTS", "Mutant", "planted"]

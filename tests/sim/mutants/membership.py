@@ -20,10 +20,10 @@ from pykraft.core.voter_history import VoterHistory
 from pykraft.errors import ErrorCode
 from pykraft.log import directory
 from pykraft.types import Instant, KRaftVersion, KRaftVoters, Offset, ReplicaKey, Uuid, VoterSet
-from tests.sim.mutants.mutant import Mutant
-from tests.sim.mutants.patch import Patch
+from tests.sim.mutants.patch import Patch, bug
 
 
+@bug("Raft dissertation §4.1", "voters")
 def two_changes_at_once(patch: Patch) -> None:
     """A leader begins a change of the voters while the one before is not committed."""
     patch.everywhere(voter_changes.why_in_doubt, lambda replica, leader: voter_changes.ACCEPTED)
@@ -38,6 +38,7 @@ def two_changes_at_once(patch: Patch) -> None:
     patch.everywhere(why_not_now, why)
 
 
+@bug("KAFKA-20740", "voters")
 def a_change_that_timed_out_is_forgotten(patch: Patch) -> None:
     """A leader whose change of the voters timed out begins another, although the record of the first may still commit.
 
@@ -46,6 +47,7 @@ def a_change_that_timed_out_is_forgotten(patch: Patch) -> None:
     patch.everywhere(voter_changes.why_in_doubt, lambda replica, leader: voter_changes.ACCEPTED)
 
 
+@bug("Raft dissertation §4.2.2", "voters")
 def removed_leader_counts_itself(patch: Patch) -> None:
     """A leader that has removed itself still counts its own log towards the majority."""
     advance = appending.advance_high_watermark
@@ -60,6 +62,7 @@ def removed_leader_counts_itself(patch: Patch) -> None:
     patch.everywhere(advance, advance_with_itself)
 
 
+@bug("Raft dissertation §4.1; KIP-853", "voters")
 def cut_voters_stay_in_force(patch: Patch) -> None:
     """A voter set stays in force after the log was truncated before its record."""
 
@@ -72,6 +75,7 @@ def cut_voters_stay_in_force(patch: Patch) -> None:
     patch.setattr(VoterHistory, "truncate_to", truncate_to)
 
 
+@bug("Ongaro, raft-dev, July 2015: the flaw in the dissertation's own rule", "voters")
 def voters_change_before_the_own_epoch_is_committed(patch: Patch) -> None:
     """A new leader changes the voters before a record of its own epoch is committed."""
 
@@ -89,11 +93,13 @@ def voters_change_before_the_own_epoch_is_committed(patch: Patch) -> None:
     patch.everywhere(voter_changes.why_in_doubt, with_committed(voter_changes.why_in_doubt))
 
 
+@bug("KAFKA-14077; KIP-853 §Directory id", "voters")
 def a_new_disk_keeps_the_directory_id(patch: Patch) -> None:
     """The directory id is the same on every disk of a node, so a node with a new disk passes for the old voter."""
     patch.setattr(directory, "_fresh_id", lambda random_uuid: Uuid(b"the node's own id"[:16]))
 
 
+@bug("etcd (the old configuration counts until the new one is applied)", "voters")
 def voters_count_when_they_are_committed(patch: Patch) -> None:
     """A voter set takes effect when it is committed, not when it is appended."""
 
@@ -104,21 +110,25 @@ def voters_count_when_they_are_committed(patch: Patch) -> None:
     patch.setattr(Replica, "voters", property(voters))
 
 
+@bug("KIP-853 §Directory id; KAFKA-14077", "voters")
 def votes_ignore_directory_ids(patch: Patch) -> None:
     """A node answers requests to its node id, whatever directory id they name."""
     patch.everywhere(requests.is_addressed_to, lambda replica, voter: voter is None or voter.id == replica.local.id)
 
 
+@bug("KIP-853 §AddRaftVoter", "voters")
 def new_voters_are_asked_nothing(patch: Patch) -> None:
     """A leader waits for the levels of a new voter without asking for them, so each addition times out."""
     patch.everywhere(voter_changes.ask_levels, lambda replica, node_id, listeners, now: None)
 
 
+@bug("Raft dissertation §4.2.1", "voters")
 def nobody_waits_for_a_new_voter_to_catch_up(patch: Patch) -> None:
     """A leader adds an observer to the voters as soon as it has fetched anything."""
     patch.setattr(add_voter, "_has_caught_up", lambda leader, key, now: leader.progress.observer(key) is not None)
 
 
+@bug("KAFKA-16538", "voters")
 def upgrade_needs_no_directory_ids(patch: Patch) -> None:
     """An upgrade writes the configured voters before all of them have reported their directory ids."""
 
@@ -132,11 +142,13 @@ def upgrade_needs_no_directory_ids(patch: Patch) -> None:
     patch.everywhere(upgrade.on_upgrade_requested, on_upgrade_requested)
 
 
+@bug("Raft dissertation §4.2.2", "voters")
 def removed_leader_leads_on(patch: Patch) -> None:
     """A leader stays leader for ever after its own removal is committed."""
     patch.setattr(timer, "is_removed", lambda replica, leader: False)
 
 
+@bug("KIP-853 §RemoveRaftVoter", "voters")
 def a_change_is_told_when_it_is_appended(patch: Patch) -> None:
     """A leader answers RemoveRaftVoter before the removal is committed."""
     known = remove_voter.on_remove_voter_request
@@ -153,6 +165,7 @@ def a_change_is_told_when_it_is_appended(patch: Patch) -> None:
     patch.everywhere(known, on_remove_voter_request)
 
 
+@bug("KIP-853 §kraft.version", "voters")
 def static_voters_are_changed(patch: Patch) -> None:
     """A leader changes voters at kraft.version 0, where no replica reads voters from the log."""
 
@@ -171,6 +184,7 @@ def static_voters_are_changed(patch: Patch) -> None:
     patch.setattr(VoterSet, "without", without_id)
 
 
+@bug("two voters at a time: Raft dissertation §4.1", "voters")
 def silent_voters_go_with_the_removed_one(patch: Patch) -> None:
     """A removal also removes all voters that have never fetched from this leader."""
     write = voter_changes.write_voters
@@ -184,29 +198,34 @@ def silent_voters_go_with_the_removed_one(patch: Patch) -> None:
     patch.setattr(remove_voter, "write_voters", write_voters)
 
 
+@bug("Raft dissertation §4.2.2; ours, until the simulator found it", "pairs")
 def removed_voters_never_campaign(patch: Patch) -> None:
     """A node that is not in the newest voter set of its log never campaigns, although no other node can be elected."""
     patch.setattr(Replica, "may_lead", property(lambda self: self.is_voter))
 
 
+@bug("KIP-853 §Snapshots; Kafka KRaftControlRecordStateMachine", "voters,snapshots")
 def voters_of_an_installed_snapshot_are_forgotten(patch: Patch) -> None:
     """A node that installs a snapshot keeps its former voter set and ignores the snapshot's."""
     replace_by = VoterHistory.replace_by
     patch.setattr(VoterHistory, "replace_by", lambda self, snapshot_end, records: replace_by(self, snapshot_end, ()))
 
 
+@bug("Kafka KRaftControlRecordStateMachine.voterSetAtOffset", "voters,snapshots")
 def snapshot_names_the_voters_behind_its_end(patch: Patch) -> None:
     """A snapshot contains the voter set of the record at its end offset, which may still be truncated."""
     voters_at = VoterHistory.voters_at
     patch.setattr(VoterHistory, "voters_at", lambda self, offset: voters_at(self, Offset(offset + 1)))
 
 
+@bug("ours, planted by an outside review; Kafka VoterSetHistory.truncateOldEntries", "voters,snapshots")
 def snapshot_forgets_the_voters_before_its_end(patch: Patch) -> None:
     """A snapshot discards the voter sets before its end, although the one at its end may be uncommitted."""
     forget_before = VoterHistory.forget_before
     patch.setattr(VoterHistory, "forget_before", lambda self, offset: forget_before(self, Offset(offset + 1)))
 
 
+@bug("KIP-853 §Directory id; KAFKA-14077", "voters")
 def fetches_ignore_directory_ids(patch: Patch) -> None:
     """A leader counts an observer's Fetch for the voter with the same id but another directory id."""
 
@@ -221,69 +240,13 @@ def fetches_ignore_directory_ids(patch: Patch) -> None:
     patch.setattr(Progress, "of", of)
 
 
+@bug("ours, almost; Raft dissertation §4.2.2", "voters")
 def leaders_that_remove_themselves_are_strangers(patch: Patch) -> None:
     """A follower rejects a leader that is not in the newest voter set, although that set is not committed yet."""
     patch.setattr(VoterHistory, "was_voter", lambda self, node_id, committed_end: False)
 
 
+@bug("KIP-853 §Bootstrapping", "voters")
 def bootstrap_voters_are_not_copied(patch: Patch) -> None:
     """The first leader of a formatted quorum does not write the voters of its checkpoint into the log."""
     patch.setattr(enter_state, "_opening_records", lambda replica: ())
-
-
-MUTANTS = (
-    Mutant(plant=two_changes_at_once, source="Raft dissertation §4.1", scenario="voters"),
-    Mutant(plant=a_change_that_timed_out_is_forgotten, source="KAFKA-20740", scenario="voters"),
-    Mutant(plant=removed_leader_counts_itself, source="Raft dissertation §4.2.2", scenario="voters"),
-    Mutant(plant=cut_voters_stay_in_force, source="Raft dissertation §4.1; KIP-853", scenario="voters"),
-    Mutant(
-        plant=voters_change_before_the_own_epoch_is_committed,
-        source="Ongaro, raft-dev, July 2015: the flaw in the dissertation's own rule",
-        scenario="voters",
-    ),
-    Mutant(plant=a_new_disk_keeps_the_directory_id, source="KAFKA-14077; KIP-853 §Directory id", scenario="voters"),
-    Mutant(
-        plant=voters_count_when_they_are_committed,
-        source="etcd (the old configuration counts until the new one is applied)",
-        scenario="voters",
-    ),
-    Mutant(plant=votes_ignore_directory_ids, source="KIP-853 §Directory id; KAFKA-14077", scenario="voters"),
-    Mutant(plant=new_voters_are_asked_nothing, source="KIP-853 §AddRaftVoter", scenario="voters"),
-    Mutant(plant=nobody_waits_for_a_new_voter_to_catch_up, source="Raft dissertation §4.2.1", scenario="voters"),
-    Mutant(plant=upgrade_needs_no_directory_ids, source="KAFKA-16538", scenario="voters"),
-    Mutant(plant=removed_leader_leads_on, source="Raft dissertation §4.2.2", scenario="voters"),
-    Mutant(plant=a_change_is_told_when_it_is_appended, source="KIP-853 §RemoveRaftVoter", scenario="voters"),
-    Mutant(plant=static_voters_are_changed, source="KIP-853 §kraft.version", scenario="voters"),
-    Mutant(
-        plant=silent_voters_go_with_the_removed_one,
-        source="two voters at a time: Raft dissertation §4.1",
-        scenario="voters",
-    ),
-    Mutant(
-        plant=leaders_that_remove_themselves_are_strangers,
-        source="ours, almost; Raft dissertation §4.2.2",
-        scenario="voters",
-    ),
-    Mutant(
-        plant=snapshot_names_the_voters_behind_its_end,
-        source="Kafka KRaftControlRecordStateMachine.voterSetAtOffset",
-        scenario="voters,snapshots",
-    ),
-    Mutant(
-        plant=snapshot_forgets_the_voters_before_its_end,
-        source="ours, planted by an outside review; Kafka VoterSetHistory.truncateOldEntries",
-        scenario="voters,snapshots",
-    ),
-    Mutant(plant=fetches_ignore_directory_ids, source="KIP-853 §Directory id; KAFKA-14077", scenario="voters"),
-    Mutant(plant=bootstrap_voters_are_not_copied, source="KIP-853 §Bootstrapping", scenario="voters"),
-    Mutant(
-        plant=removed_voters_never_campaign,
-        source="Raft dissertation §4.2.2; ours, until the simulator found it",
-        scenario="pairs",
-    ),
-    Mutant(
-        plant=voters_of_an_installed_snapshot_are_forgotten,
-        source="KIP-853 §Snapshots; Kafka KRaftControlRecordStateMachine",
-        scenario="voters,snapshots",
-    ),
-)

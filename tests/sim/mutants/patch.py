@@ -1,4 +1,4 @@
-"""Patches production code for a while, and restores it afterwards.
+"""A planted bug patches production code for a while, which is restored afterwards.
 
 It needs no test framework, so the command line can plant bugs, too.
 """
@@ -6,7 +6,9 @@ It needs no test framework, so the command line can plant bugs, too.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -49,3 +51,44 @@ class Patch:
                 elif isinstance(known, dict):
                     for key in [key for key, entry in known.items() if entry is function]:
                         self.setitem(known, key, value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    """One bug. The docstring of ``plant`` says what is wrong, ``source`` who made or nearly made the mistake."""
+
+    plant: Callable[[Patch], None]
+    source: str
+    scenario: str
+    """Scenarios of its worlds, separated by commas: shipped ones, or those in ``scenarios`` beside this."""
+
+    @property
+    def name(self) -> str:
+        return self.plant.__name__
+
+    @property
+    def story(self) -> str:
+        """What is wrong, in one sentence or two."""
+        return " ".join((self.plant.__doc__ or "").split())
+
+
+MUTANTS: dict[str, Mutant] = {}
+
+
+def bug(source: str, scenario: str = "default") -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
+    """Add the function, which plants a bug, to ``MUTANTS``."""
+
+    def register(plant: Callable[[Patch], None]) -> Callable[[Patch], None]:
+        assert plant.__name__ not in MUTANTS, plant.__name__
+        MUTANTS[plant.__name__] = Mutant(plant=plant, source=source, scenario=scenario)
+        return plant
+
+    return register
+
+
+@contextmanager
+def planted(mutant: Mutant) -> Iterator[None]:
+    """Plant the bug for the duration of the context."""
+    with Patch() as patch:
+        mutant.plant(patch)
+        yield

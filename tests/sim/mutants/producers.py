@@ -11,10 +11,10 @@ from pykraft.host.clients.client_requests import ClientRequests
 from pykraft.host.clients.produce_requests import AppendOrder, ProduceRequests
 from pykraft.host.clients.producer_states import COUNTER_BITS, ProducerStates
 from pykraft.protocol.batch import BatchHeader
-from tests.sim.mutants.mutant import Mutant
-from tests.sim.mutants.patch import Patch
+from tests.sim.mutants.patch import Patch, bug
 
 
+@bug("KIP-98: followers build the state from the log, too", "producers")
 def followers_forget_producers(patch: Patch) -> None:
     """Only a leader notes the batches of producers, so the next leader knows none of them."""
     appended = ClientRequests.appended
@@ -26,16 +26,19 @@ def followers_forget_producers(patch: Patch) -> None:
     patch.setattr(ClientRequests, "appended", of_leader)
 
 
+@bug("Kafka's ProducerStateManager, which takes snapshots of the state", "producers")
 def restart_forgets_producers(patch: Patch) -> None:
     """A start does not read the log for the producers that wrote it, and takes them for new ones."""
     patch.setattr(client_requests, "recover", lambda states, view, log: None)
 
 
+@bug("Kafka's ProducerStateManager.truncateAndReload", "producers,brief_leaders")
 def cut_batches_stay_known(patch: Patch) -> None:
     """A truncation leaves the batches of producers that it removes from the log."""
     patch.setattr(ProducerStates, "truncate_to", lambda self, end_offset: None)
 
 
+@bug("ours: a repeat of a batch in flight waits for its commit", "producers,brief_leaders")
 def repeat_is_answered_before_the_commit(patch: Patch) -> None:
     """A repeat of a batch that is in the log and not committed yet is acknowledged at once."""
     append = ProduceRequests._append
@@ -46,6 +49,7 @@ def repeat_is_answered_before_the_commit(patch: Patch) -> None:
     patch.setattr(ProduceRequests, "_append", at_once)
 
 
+@bug("KAFKA-6003 (the state after a repeat); Kafka keeps five batches since KAFKA-5494", "producers,brief_leaders")
 def repeat_is_told_the_newest_offset(patch: Patch) -> None:
     """A repeat gets the offset of the newest batch of its producer, as if that were the only one to be repeated."""
     check = ProducerStates.check
@@ -57,6 +61,7 @@ def repeat_is_told_the_newest_offset(patch: Patch) -> None:
     patch.setattr(ProducerStates, "check", newest)
 
 
+@bug("KIP-98 (OUT_OF_ORDER_SEQUENCE_NUMBER)", "producers,full_leaders")
 def gaps_are_accepted(patch: Patch) -> None:
     """A batch is accepted although batches before it are missing."""
     check = ProducerStates.check
@@ -74,6 +79,7 @@ def gaps_are_accepted(patch: Patch) -> None:
     patch.setattr(ProducerStates, "check", any_later)
 
 
+@bug("KIP-360, KIP-98 (fencing)", "producers,brief_leaders")
 def old_producer_epochs_are_accepted(patch: Patch) -> None:
     """A batch of an epoch that its producer has given up is appended once it arrives."""
     check = ProducerStates.check
@@ -89,6 +95,7 @@ def old_producer_epochs_are_accepted(patch: Patch) -> None:
     patch.setattr(ProducerStates, "check", any_epoch)
 
 
+@bug("KIP-360 (a new epoch begins at 0)", "producers")
 def new_producer_epochs_go_on_counting(patch: Patch) -> None:
     """A higher epoch of a producer has to go on with the sequence of the former one."""
     check = ProducerStates.check
@@ -105,6 +112,7 @@ def new_producer_epochs_go_on_counting(patch: Patch) -> None:
     patch.setattr(ProducerStates, "check", as_before)
 
 
+@bug("Kafka since KAFKA-7190: an unknown producer may begin anywhere", "producers")
 def unknown_producers_may_begin_anywhere(patch: Patch) -> None:
     """A producer that is unknown, perhaps since it was evicted, may go on with any sequence."""
     check = ProducerStates.check
@@ -115,6 +123,7 @@ def unknown_producers_may_begin_anywhere(patch: Patch) -> None:
     patch.setattr(ProducerStates, "check", anywhere)
 
 
+@bug("KIP-360; Kafka's expiry of producers", "producers")
 def evicted_producers_count_as_new(patch: Patch) -> None:
     """An eviction forgets a producer, and that there was one: its first batch may be written again."""
 
@@ -124,6 +133,7 @@ def evicted_producers_count_as_new(patch: Patch) -> None:
     patch.setattr(ProducerStates, "_check_unknown", check_unknown)
 
 
+@bug("Kafka before KAFKA-5494", "producers")
 def one_batch_is_remembered(patch: Patch) -> None:
     """Only the newest batch of a producer is remembered, although five may be repeated."""
     note = ProducerStates._note
@@ -138,6 +148,7 @@ def one_batch_is_remembered(patch: Patch) -> None:
     patch.setattr(ProducerStates, "_note", newest)
 
 
+@bug("ours", "producers")
 def proposals_are_not_noted(patch: Patch) -> None:
     """A leader notes a batch when it is in the log, so a repeat that comes before that is appended as well."""
     note = ProducerStates._note
@@ -150,44 +161,17 @@ def proposals_are_not_noted(patch: Patch) -> None:
     patch.setattr(ProducerStates, "propose", unnoted)
 
 
+@bug("ours: the simulator found it", "producers")
 def small_batches_overtake_large_ones(patch: Patch) -> None:
     """A batch that is checked at once goes on before an earlier one of its connection that is checked elsewhere."""
     patch.setattr(AppendOrder, "passes", lambda self, connection, found: True)
 
 
+@bug("Kafka's ProducerIdManager, which allocates blocks of ids", "producers")
 def producer_ids_begin_anew_with_each_leader(patch: Patch) -> None:
     """A leader counts its producer ids from 1 on, and two leaders issue the same ones."""
     issue = ProducerStates.issue
     patch.setattr(ProducerStates, "issue", lambda self, epoch: issue(self, epoch) % 2**COUNTER_BITS)
 
 
-SOURCES = (
-    (followers_forget_producers, "KIP-98: followers build the state from the log, too"),
-    (restart_forgets_producers, "Kafka's ProducerStateManager, which takes snapshots of the state"),
-    (cut_batches_stay_known, "Kafka's ProducerStateManager.truncateAndReload"),
-    (repeat_is_answered_before_the_commit, "ours: a repeat of a batch in flight waits for its commit"),
-    (
-        repeat_is_told_the_newest_offset,
-        "KAFKA-6003 (the state after a repeat); Kafka keeps five batches since KAFKA-5494",
-    ),
-    (gaps_are_accepted, "KIP-98 (OUT_OF_ORDER_SEQUENCE_NUMBER)"),
-    (old_producer_epochs_are_accepted, "KIP-360, KIP-98 (fencing)"),
-    (new_producer_epochs_go_on_counting, "KIP-360 (a new epoch begins at 0)"),
-    (unknown_producers_may_begin_anywhere, "Kafka since KAFKA-7190: an unknown producer may begin anywhere"),
-    (evicted_producers_count_as_new, "KIP-360; Kafka's expiry of producers"),
-    (one_batch_is_remembered, "Kafka before KAFKA-5494"),
-    (proposals_are_not_noted, "ours"),
-    (small_batches_overtake_large_ones, "ours: the simulator found it"),
-    (producer_ids_begin_anew_with_each_leader, "Kafka's ProducerIdManager, which allocates blocks of ids"),
-)
-SCENARIOS = {
-    cut_batches_stay_known: "producers,brief_leaders",
-    repeat_is_answered_before_the_commit: "producers,brief_leaders",
-    repeat_is_told_the_newest_offset: "producers,brief_leaders",
-    old_producer_epochs_are_accepted: "producers,brief_leaders",
-    gaps_are_accepted: "producers,full_leaders",
-}
 """Where the shipped scenario alone would need many worlds."""
-MUTANTS = tuple(
-    Mutant(plant=plant, source=source, scenario=SCENARIOS.get(plant, "producers")) for plant, source in SOURCES
-)
