@@ -208,13 +208,13 @@ class Cluster:
     def leader(self) -> Machine:
         """The leader of the highest epoch, which all others follow; time passes until there is one."""
 
-        def found() -> Machine | None:
+        def leading() -> Machine | None:
             newest = max(self.up, key=lambda machine: machine.running.status.epoch)
             leader = self.machines.get(newest.running.status.leader_id or 0)
             return leader if leader is not None and leader.host and leader.host.status.role == "leader" else None
 
-        self.run_until(lambda: found() is not None)
-        leader = found()
+        self.run_until(lambda: leading() is not None)
+        leader = leading()
         assert leader is not None
         return leader
 

@@ -38,20 +38,20 @@ class Office:
             self.desk.send(peer_id=peer)
             self.desk.peers.on_closed(self.desk.ports.dialed[-1][0], is_refused=True, reason="connection refused")
 
-    def look(self, now_ms: int, **changes: Any) -> list[str]:
+    def poll(self, now_ms: int, **changes: Any) -> list[str]:
         """What is reported at this time."""
         before = len(self.desk.ports.reports)
-        self.report.look(self.status._replace(**changes), at(now_ms))
+        self.report.poll(self.status._replace(**changes), at(now_ms))
         return self.desk.ports.reports[before:]
 
 
 def test_each_voter_is_told_with_its_reason() -> None:
     office = Office()
-    assert not office.look(0)
+    assert not office.poll(0)
     office.desk.now_ms = 1_500
     office.refuse(2, 3)
-    assert not office.look(2_999)
-    assert office.look(3_000) == [
+    assert not office.poll(2_999)
+    assert office.poll(3_000) == [
         (
             "no leader for 3 s: voter 2 at node2:9002: connection refused, for 1 s; "
             "voter 3 at node3:9003: connection refused, for 1 s"
@@ -61,7 +61,7 @@ def test_each_voter_is_told_with_its_reason() -> None:
 
 def test_intervals_grow_up_to_a_bound() -> None:
     office = Office()
-    told_ms = [now_ms for now_ms in range(0, 2_000_000, 1_000) if office.look(now_ms)]
+    told_ms = [now_ms for now_ms in range(0, 2_000_000, 1_000) if office.poll(now_ms)]
     gaps = [after - before for before, after in itertools.pairwise(told_ms)]
     assert told_ms[:4] == [3_000, 9_000, 21_000, 45_000]
     assert gaps[-2:] == [INTERVAL_MS_MAX, INTERVAL_MS_MAX]
@@ -69,73 +69,73 @@ def test_intervals_grow_up_to_a_bound() -> None:
 
 def test_the_end_is_told_once_and_only_if_the_begin_was() -> None:
     office = Office()
-    assert not office.look(0)
-    assert not office.look(2_000, **LED)
-    assert not office.look(3_000)
-    assert office.look(6_000)
-    assert office.look(7_900, **LED) == ["node 2 leads epoch 5, after 4 s without a leader"]
-    assert not office.look(8_000, **LED)
-    assert not office.look(9_000)
-    assert not office.look(10_000, **LED)
+    assert not office.poll(0)
+    assert not office.poll(2_000, **LED)
+    assert not office.poll(3_000)
+    assert office.poll(6_000)
+    assert office.poll(7_900, **LED) == ["node 2 leads epoch 5, after 4 s without a leader"]
+    assert not office.poll(8_000, **LED)
+    assert not office.poll(9_000)
+    assert not office.poll(10_000, **LED)
 
 
 def test_a_voter_that_tries_its_former_leader_again_has_no_leader_until_that_answers() -> None:
     office = Office()
-    assert not office.look(0, **LED)
+    assert not office.poll(0, **LED)
     asks = {**LED, "role": "prospective-voted"}
     told: list[str] = []
     for now_ms in range(1_000, 8_000, 1_000):
         office.desk.now_ms = now_ms
         office.refuse(2)
-        told += office.look(now_ms, **(asks if now_ms % 2_000 else LED))
+        told += office.poll(now_ms, **(asks if now_ms % 2_000 else LED))
     assert told == ["no leader for 3 s: voter 2 at node2:9002: connection refused, for 3 s"]
     office.desk.send(peer_id=2)
     office.desk.connect()
     office.desk.peers.on_frame(office.desk.ports.dialed[-1][0], vote_answer(wire_id=1))
-    assert office.look(8_000, **LED) == ["node 2 leads epoch 5, after 7 s without a leader"]
+    assert office.poll(8_000, **LED) == ["node 2 leads epoch 5, after 7 s without a leader"]
 
 
 def test_a_leader_that_resigned_is_none() -> None:
     office = Office()
-    office.look(0, leader_id=NodeId(1), role="resigned")
-    assert office.look(3_000, leader_id=NodeId(1), role="resigned")
+    office.poll(0, leader_id=NodeId(1), role="resigned")
+    assert office.poll(3_000, leader_id=NodeId(1), role="resigned")
 
 
 def test_longer_elections_are_waited_for() -> None:
     office = Office(election_timeout_ms=4_000)
-    office.look(0)
-    assert not office.look(11_999)
-    assert office.look(12_000) == ["no leader for 12 s: no other node was asked yet"]
+    office.poll(0)
+    assert not office.poll(11_999)
+    assert office.poll(12_000) == ["no leader for 12 s: no other node was asked yet"]
 
 
 def test_who_was_asked_just_now_and_who_is_no_voter_is_left_out() -> None:
     office = Office()
-    office.look(0)
+    office.poll(0)
     office.refuse(9)
     office.desk.now_ms = 2_500
     office.refuse(2)
-    assert office.look(3_000) == ["no leader for 3 s: no other node was asked yet"]
+    assert office.poll(3_000) == ["no leader for 3 s: no other node was asked yet"]
 
 
 def test_bootstrap_servers_are_told_as_such() -> None:
     office = Office()
-    office.look(0)
+    office.poll(0)
     office.refuse(-2)
-    assert office.look(3_000) == ["no leader for 3 s: bootstrap server node-2:8998: connection refused, for 3 s"]
+    assert office.poll(3_000) == ["no leader for 3 s: bootstrap server node-2:8998: connection refused, for 3 s"]
 
 
 def test_a_node_that_is_no_voter_needs_no_proof() -> None:
     office = Office()
     office.report = LeaderlessReport(office.desk.ports, office.config, ReplicaKey(NodeId(9)), office.desk.peers)
-    office.look(0, is_proven=False)
-    assert office.look(3_000, is_proven=False) == ["no leader for 3 s: no other node was asked yet"]
+    office.poll(0, is_proven=False)
+    assert office.poll(3_000, is_proven=False) == ["no leader for 3 s: no other node was asked yet"]
 
 
 def test_of_many_peers_some_are_told() -> None:
     office = Office(voters=13)
-    office.look(0)
+    office.poll(0)
     office.refuse(*range(2, 14))
-    [line] = office.look(3_000)
+    [line] = office.poll(3_000)
     assert line.count("connection refused") == 10
     assert line.endswith("; and 2 more peers")
 
@@ -184,8 +184,8 @@ OWN = {
 @pytest.mark.parametrize(("voters", "changes", "told"), OWN.values(), ids=OWN)
 def test_what_keeps_the_node_itself_from_leading(voters: int, changes: dict[str, Any], told: str) -> None:
     office = Office(voters=voters)
-    office.look(0, **changes)
-    assert office.look(3_000, **changes) == [f"no leader for 3 s: {told}"]
+    office.poll(0, **changes)
+    assert office.poll(3_000, **changes) == [f"no leader for 3 s: {told}"]
 
 
 def test_a_client_is_told_the_same_without_the_folder() -> None:

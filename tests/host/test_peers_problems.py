@@ -13,7 +13,7 @@ from tests.host.test_peers import TIMEOUT_MS, Desk
 from tests.rpc.test_connection import ALL, vote, vote_answer
 
 
-def told(peers: Peers) -> list[tuple[int, str, int]]:
+def problems(peers: Peers) -> list[tuple[int, str, int]]:
     return [(each.peer.id, each.text, each.since_ms) for each in peers.problems()]
 
 
@@ -23,13 +23,13 @@ def newest(desk: Desk) -> ConnectionId:
 
 def test_a_failed_dial_is_told_since_the_first_request() -> None:
     desk = Desk()
-    assert not told(desk.peers)
+    assert not problems(desk.peers)
     for now_ms in (100, 200):
         desk.now_ms = now_ms
         desk.send()
-        assert told(desk.peers) == [(2, "no answer yet" if now_ms == 100 else "connection refused", 100)]
+        assert problems(desk.peers) == [(2, "no answer yet" if now_ms == 100 else "connection refused", 100)]
         desk.peers.on_closed(newest(desk), is_refused=True, reason="connection refused")
-    assert told(desk.peers) == [(2, "connection refused", 100)]
+    assert problems(desk.peers) == [(2, "connection refused", 100)]
 
 
 def test_a_problem_from_long_ago_says_nothing_of_now() -> None:
@@ -38,7 +38,7 @@ def test_a_problem_from_long_ago_says_nothing_of_now() -> None:
     desk.peers.on_closed(newest(desk), reason="no route to host")
     desk.now_ms = 2 * PROBLEM_KEPT_MS
     desk.send()
-    assert told(desk.peers) == [(2, "no answer yet", 2 * PROBLEM_KEPT_MS)]
+    assert problems(desk.peers) == [(2, "no answer yet", 2 * PROBLEM_KEPT_MS)]
 
 
 def test_a_useful_answer_ends_it() -> None:
@@ -47,13 +47,13 @@ def test_a_useful_answer_ends_it() -> None:
     desk.peers.on_closed(newest(desk), reason="no route to host")
     desk.send()
     desk.connect()
-    assert told(desk.peers) == [(2, "no route to host", 0)]
+    assert problems(desk.peers) == [(2, "no route to host", 0)]
     desk.peers.on_frame(newest(desk), vote_answer(wire_id=1))
-    assert not told(desk.peers)
+    assert not problems(desk.peers)
     desk.now_ms = 300
     desk.send()
     desk.peers.on_closed(newest(desk))
-    assert told(desk.peers) == [(2, "it closed the connection", 300)]
+    assert problems(desk.peers) == [(2, "it closed the connection", 300)]
 
 
 def test_who_does_not_answer_in_time_is_told_by_how_far_it_came() -> None:
@@ -61,15 +61,15 @@ def test_who_does_not_answer_in_time_is_told_by_how_far_it_came() -> None:
     desk.send()
     desk.now_ms += TIMEOUT_MS
     desk.send()
-    assert told(desk.peers) == [(2, "no connection yet", 0)]
+    assert problems(desk.peers) == [(2, "no connection yet", 0)]
     desk.peers.on_connected(newest(desk))
     desk.now_ms += TIMEOUT_MS
     desk.send()
-    [(_, text, _)] = told(desk.peers)
+    [(_, text, _)] = problems(desk.peers)
     assert text == "it accepts connections, but does not answer ApiVersions: is it a node of a quorum?"
     desk.connect()
     desk.send()
-    assert told(desk.peers) == [(2, "no answer to Vote", 0)]
+    assert problems(desk.peers) == [(2, "no answer to Vote", 0)]
 
 
 def test_who_hangs_up_before_it_told_its_versions_may_be_something_else() -> None:
@@ -77,7 +77,7 @@ def test_who_hangs_up_before_it_told_its_versions_may_be_something_else() -> Non
     desk.send()
     desk.peers.on_connected(newest(desk))
     desk.peers.on_closed(newest(desk))
-    [(_, text, _)] = told(desk.peers)
+    [(_, text, _)] = problems(desk.peers)
     assert text == "it closed the connection before it answered ApiVersions: is it a node of a quorum?"
 
 
@@ -86,10 +86,10 @@ def test_garbage_and_other_versions_are_told() -> None:
     desk.send()
     desk.peers.on_connected(newest(desk))
     desk.peers.on_frame(newest(desk), b"\0")
-    [(_, garbage, _)] = told(desk.peers)
+    [(_, garbage, _)] = problems(desk.peers)
     desk.send()
     desk.connect({**ALL, ApiKey.VOTE: (50, 60)})
-    [(_, versions, _)] = told(desk.peers)
+    [(_, versions, _)] = problems(desk.peers)
     assert garbage
     assert versions == "no common version of VOTE: ours are 0-2, the peer's 50-60"
 
@@ -103,4 +103,4 @@ def test_an_answered_request_whose_connection_is_to_be_replaced_is_no_silence() 
     assert isinstance(vote(), VoteRequest)
     desk.peers.on_frame(newest(desk), vote_answer(wire_id=2))
     desk.send(to=type(desk.ports.dialed[0][1])("elsewhere", 1))
-    assert [text for _, text, _ in told(desk.peers)] == ["no answer yet"]
+    assert [text for _, text, _ in problems(desk.peers)] == ["no answer yet"]

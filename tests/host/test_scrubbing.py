@@ -42,7 +42,7 @@ class Desk:
         content[offset * SIZE_BYTES + 70] ^= 1
         self.fs.write(LOG_0, bytes(content))
 
-    def told(self) -> list[int]:
+    def reported(self) -> list[int]:
         """Where the core was told of damage, since the last call."""
         offsets = []
         while (arrival := self.inbox.take()) is not None:
@@ -93,7 +93,7 @@ def test_damage_is_told_to_the_core_in_a_step_that_comes_at_once() -> None:
     desk.poll(0)
     desk.ports.finish_read()
     assert desk.ports.wake_ms == 0
-    assert desk.told() == [1]
+    assert desk.reported() == [1]
 
 
 def test_damage_that_was_cut_off_meanwhile_is_told_to_nobody() -> None:
@@ -104,7 +104,7 @@ def test_damage_that_was_cut_off_meanwhile_is_told_to_nobody() -> None:
     desk.scrubbing.truncated()
     desk.ports.finish_read()
     desk.ports.finish_read()
-    assert (desk.told(), desk.ports.reports, desk.retries) == ([], [], 1)
+    assert (desk.reported(), desk.ports.reports, desk.retries) == ([], [], 1)
 
 
 def test_what_a_read_met_is_looked_into_once_and_its_exact_place_is_told() -> None:
@@ -115,7 +115,7 @@ def test_what_a_read_met_is_looked_into_once_and_its_exact_place_is_told() -> No
     desk.suspect(9)
     desk.ports.finish_read()
     assert desk.ports.reads == []
-    assert (desk.told(), desk.retries) == ([4], 0)
+    assert (desk.reported(), desk.retries) == ([4], 0)
     desk.suspect(8)
     assert len(desk.ports.reads) == 1
 
@@ -124,5 +124,5 @@ def test_what_is_not_there_when_it_is_looked_at_is_reported_and_tried_again() ->
     desk = Desk()
     desk.suspect(8)
     desk.ports.finish_read()
-    assert (desk.told(), desk.retries) == ([], 1)
+    assert (desk.reported(), desk.retries) == ([], 1)
     assert desk.ports.reports == ["a read at offset 8 found damage that a second read did not find"]

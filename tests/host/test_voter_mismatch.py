@@ -54,7 +54,7 @@ def heard(node: NodeConfig, *seen: Status, directory: Uuid = NEW) -> list[tuple[
     for nth, status in enumerate(seen):
         begun_ms = nth * LASTING_MS
         for after_ms in (0, LASTING_MS - 1):
-            standing.look(status, Instant(mono_ms=begun_ms + after_ms, wall_ms=0))
+            standing.poll(status, Instant(mono_ms=begun_ms + after_ms, wall_ms=0))
     return [(text, text in ports.alarms) for text in ports.reports]
 
 
@@ -104,8 +104,8 @@ def test_sets_of_the_past_are_passed_through_without_a_word() -> None:
     ports = FakePorts()
     standing = VoterMismatch(ports, own(), ReplicaKey(NodeId(1), NEW))
     for at_ms, status in enumerate([in_log(entry(1), entry(2)), in_log(entry(2)), in_log(entry(1, NEW), entry(2))]):
-        standing.look(status, Instant(mono_ms=at_ms, wall_ms=0))
-    standing.look(status, Instant(mono_ms=10 * LASTING_MS, wall_ms=0))
+        standing.poll(status, Instant(mono_ms=at_ms, wall_ms=0))
+    standing.poll(status, Instant(mono_ms=10 * LASTING_MS, wall_ms=0))
     assert ports.reports == []
 
 
@@ -113,11 +113,11 @@ def test_a_mismatch_is_told_when_it_lasts_and_a_match_at_once() -> None:
     ports = FakePorts()
     standing = VoterMismatch(ports, own(), ReplicaKey(NodeId(1), NEW))
     without, with_it = in_log(entry(2)), in_log(entry(1, NEW), entry(2))
-    standing.look(without, Instant(mono_ms=0, wall_ms=0))
-    standing.look(without, Instant(mono_ms=LASTING_MS - 2, wall_ms=0))
+    standing.poll(without, Instant(mono_ms=0, wall_ms=0))
+    standing.poll(without, Instant(mono_ms=LASTING_MS - 2, wall_ms=0))
     assert ports.reports == []
-    standing.look(without, Instant(mono_ms=LASTING_MS - 1, wall_ms=0))
-    standing.look(with_it, Instant(mono_ms=LASTING_MS, wall_ms=0))
+    standing.poll(without, Instant(mono_ms=LASTING_MS - 1, wall_ms=0))
+    standing.poll(with_it, Instant(mono_ms=LASTING_MS, wall_ms=0))
     assert [text.partition(":")[0] for text in ports.reports] == [
         "node 1 is not among the voters 2",
         "node 1 is a voter now",

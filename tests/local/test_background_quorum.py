@@ -93,11 +93,11 @@ def test_a_start_that_is_interrupted_or_fails_leaves_no_node(children: Children,
     assert node.pid is None
 
     with pytest.raises(LocalQuorumError, match=r"no node leads after 0\.5 s; the logs, .*, say why"):
-        bring_up(folder, timeout_s=0.5, tell=print)
+        bring_up(folder, timeout_s=0.5, report=print)
     assert node.pid is None
     config.write_text("node.id=1\n")
     with pytest.raises(LocalQuorumError, match=r"nodes ended, too many for a leader: node 1 with 2: .*listeners"):
-        bring_up(folder, timeout_s=30, tell=print)
+        bring_up(folder, timeout_s=30, report=print)
     assert_one_line(local(folder, "up", "--nodes", "2"), 2, "has 1 node; give another folder with --dir")
     assert_one_line(local(folder, "up", "--nodes", "0"), 2, "--nodes 0: give 1 to 15")
 
@@ -113,7 +113,7 @@ def test_an_interrupt_removes_a_new_quorum_and_the_folders_made_for_it(tmp_path:
     there.mkdir()
     for folder in (tmp_path / "a" / "b", there):
         with pytest.raises(CommandInterrupted):
-            bring_up(folder, node_count=1, tell=print, show=show)
+            bring_up(folder, node_count=1, report=print, show=show)
     assert list(tmp_path.rglob("*")) == [there]
     assert len(nodes) == 2
     for pid in nodes:

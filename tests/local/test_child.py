@@ -203,12 +203,12 @@ def test_what_a_thread_writes_after_an_interrupt_goes_too(tmp_path: Path) -> Non
 def test_finding_the_temporary_folder_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
 
-    def found() -> str:
+    def temporary_folder() -> str:
         signal.raise_signal(signal.SIGINT)
         done.append("the probe is removed")
         return "/a"
 
-    monkeypatch.setattr(tempfile, "gettempdir", found)
+    monkeypatch.setattr(tempfile, "gettempdir", temporary_folder)
     with pytest.raises(KeyboardInterrupt):
         temporary_root()
     assert done
@@ -256,7 +256,7 @@ def test_a_folder_with_a_line_break_is_not_told(tmp_path: Path, monkeypatch: pyt
     """The keeper would remove what the first line names."""
     told: list[str] = []
     keeper = Keeper()
-    monkeypatch.setattr(keeper, "_tell", told.append)
+    monkeypatch.setattr(keeper, "_send", told.append)
     keeper.know_folder(tmp_path / "a\nb")
     keeper.know_folder(tmp_path / "a b")
     keeper.close()

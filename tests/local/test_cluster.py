@@ -143,7 +143,7 @@ STOPPED = b'{"event":"stopped","node":4}\n'
 THE_END = Stopped(node=NodeId(4))
 
 
-def tell(journal: JournalKeeper, *pieces: bytes) -> None:
+def write(journal: JournalKeeper, *pieces: bytes) -> None:
     reading, writing = os.pipe()
     journal.attach(reading)
     for piece in pieces:
@@ -154,7 +154,7 @@ def tell(journal: JournalKeeper, *pieces: bytes) -> None:
 def test_lines_are_kept_however_they_were_cut_and_half_a_line_is_not(tmp_path: Path) -> None:
     journal = JournalKeeper(tmp_path / "journal.jsonl")
     mark = journal.mark()
-    tell(journal, STARTED[:20], STARTED[20:] + STOPPED, STOPPED[:10])
+    write(journal, STARTED[:20], STARTED[20:] + STOPPED, STOPPED[:10])
     journal.wait_for(lambda events: THE_END in events, "the end", since=mark)
     assert [type(event) for event in journal.events()] == [Started, Stopped]
     assert journal.events(since=1) == [THE_END]
@@ -164,7 +164,7 @@ def test_lines_are_kept_however_they_were_cut_and_half_a_line_is_not(tmp_path: P
 
 def test_a_line_that_is_none_fails_the_test(tmp_path: Path) -> None:
     journal = JournalKeeper(tmp_path / "journal.jsonl")
-    tell(journal, b"hello\n")
+    write(journal, b"hello\n")
     with pytest.raises(LocalQuorumError, match="not a line of a journal"):
         journal.wait_for(lambda _: None, "anything")
 
@@ -177,7 +177,7 @@ def test_what_is_never_told_is_named(tmp_path: Path) -> None:
 
 def test_a_journal_that_cannot_be_written_down_is_told_and_read_on() -> None:
     journal = JournalKeeper(Path("/dev/full"))
-    tell(journal, STARTED, STOPPED)
+    write(journal, STARTED, STOPPED)
     with pytest.raises(LocalQuorumError, match="/dev/full: No space left on device"):
         journal.wait_for(lambda _: None, "anything")
 
@@ -189,7 +189,7 @@ def test_a_journal_is_quiet_when_nothing_comes(tmp_path: Path, monkeypatch: pyte
     def wait_for_one_more(_: float) -> None:
         mark = journal.mark()
         if line := next(told):
-            tell(journal, line)
+            write(journal, line)
             journal.wait_for(lambda events: len(events) > 0, "a line", since=mark)
 
     monkeypatch.setattr("time.sleep", wait_for_one_more)

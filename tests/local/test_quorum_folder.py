@@ -38,7 +38,7 @@ def test_the_ports_of_a_quorum_may_be_chosen(tmp_path: Path) -> None:
     folder = QuorumFolder.create(tmp_path, node_count=3, first_port=9093)
     assert folder.bootstrap == "127.0.0.1:9093,127.0.0.1:9094,127.0.0.1:9095"
     with pytest.raises(UsageError, match=r"--port 9094: the quorum in \S+ has port 9093 and keeps it"):
-        bring_up(tmp_path, first_port=9094, tell=print)
+        bring_up(tmp_path, first_port=9094, report=print)
 
 
 def test_a_changed_file_stays_and_a_moved_folder_takes_its_data_along(tmp_path: Path) -> None:

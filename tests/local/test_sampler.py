@@ -20,8 +20,8 @@ def nobody() -> list[Endpoint]:
     return [Endpoint(HOST, port)]
 
 
-def seen(sampler: Sampler, look: Callable[[QuorumSample], bool]) -> QuorumSample:
-    return wait_until(lambda: next(filter(look, sampler.samples()), None), "such a sample")
+def seen(sampler: Sampler, is_seen: Callable[[QuorumSample], bool]) -> QuorumSample:
+    return wait_until(lambda: next(filter(is_seen, sampler.samples()), None), "such a sample")
 
 
 def test_a_look_without_an_answer_is_one_without_a_leader() -> None:

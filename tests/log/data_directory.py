@@ -34,14 +34,16 @@ def make_node(log_directory: Path) -> Path:
     return directory
 
 
-def look(directory: Path) -> VerifyReport:
+def verified(directory: Path) -> VerifyReport:
     """What verify says."""
     return verify(OsFs(), directory, on_progress=lambda count: None)
 
 
 def damage(directory: Path) -> list[tuple[str, str]]:
     """File, and position, expected and found, of all that is damaged."""
-    return [(one.path.name, f"{one.position}: {one.expected} / {one.found}") for one in look(directory).findings.damage]
+    return [
+        (one.path.name, f"{one.position}: {one.expected} / {one.found}") for one in verified(directory).findings.damage
+    ]
 
 
 def segments(node: Path) -> list[Path]:

@@ -38,7 +38,7 @@ from tests.log.damaged_directories import (
     append,
     flip_in,
 )
-from tests.log.data_directory import CONFIG, look
+from tests.log.data_directory import CONFIG, verified
 
 ROWS = [*TABLE, *KAFKAS]
 pytestmark = pytest.mark.no_cover  # it would take twice as long, and other tests reach the same
@@ -68,7 +68,7 @@ def by_recovery(node: Path) -> Found:
 
 def by_verify(node: Path) -> Found:
     """What the command finds in the log; other files have findings of their own."""
-    report = look(node)
+    report = verified(node)
     if any(each.path == node or each.path.suffix == ".swap" for each in report.findings.damage):
         return IMPOSSIBLE, 0
     (partition,) = report.partitions

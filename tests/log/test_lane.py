@@ -137,7 +137,7 @@ def live(replica: Replica, random: Random, groups: int) -> None:
     """Jobs at random, with an idle moment now and then."""
     for _ in range(groups):
         replica.perform(random_jobs(random, replica))
-        replica.lane.look()
+        replica.lane.check_files()
         if random.random() < 0.3:
             replica.lane.settle()
 

@@ -428,10 +428,10 @@ class Desk:
             random_uuid=lambda: Uuid(bytes(range(16))),
         )
         self.lane = OrderedLane(self.log, ElectionStore(fs, self.path), *notes, directory=self.directory)
-        self.lane.look()
+        self.lane.check_files()
         self.lane.perform([WriteElectionState(io=Io(1), election=Election(), voters=(), kraft_version=0)])
         self.lane.perform([AppendBytes(io=Io(2), batches=run_of(0, 6))])
-        self.lane.look()
+        self.lane.check_files()
 
     @property
     def names(self) -> list[str]:
@@ -456,21 +456,21 @@ def rename(path: Path) -> None:
 def test_a_directory_that_is_gone_is_noticed(desk: Desk, harm: Callable[[Path], None]) -> None:
     harm(desk.path)
     with pytest.raises(StorageError, match="topic-0: is gone, or something else is in its place"):
-        desk.lane.look()
+        desk.lane.check_files()
 
 
 def test_a_copy_of_the_directory_is_another_one(desk: Desk) -> None:
     rename(desk.path)
     shutil.copytree(desk.path.with_suffix(".renamed"), desk.path)
     with pytest.raises(StorageError, match=f"{desk.names[-1]}: is gone, or something else"):
-        desk.lane.look()
+        desk.lane.check_files()
 
 
 @pytest.mark.parametrize("harm", [Path.unlink, rename, replace_by_a_copy])
 def test_the_newest_segment_must_be_the_open_file(desk: Desk, harm: Callable[[Path], None]) -> None:
     harm(desk.path / desk.names[-1])
     with pytest.raises(StorageError, match=f"{desk.names[-1]}: is gone"):
-        desk.lane.look()
+        desk.lane.check_files()
 
 
 @pytest.mark.parametrize("name", ["quorum-state", "partition.metadata", "first", "second"])
@@ -478,16 +478,16 @@ def test_other_files_must_have_their_names(desk: Desk, name: str) -> None:
     name = {"first": desk.names[0], "second": desk.names[1]}.get(name, name)
     (desk.path / name).unlink()
     with pytest.raises(StorageError, match=f"{name}: is gone"):
-        desk.lane.look()
+        desk.lane.check_files()
     with pytest.raises(StorageError, match="nothing more is written after a failure"):
-        desk.lane.look()
+        desk.lane.check_files()
 
 
 @pytest.mark.parametrize("harm", [Path.unlink, rename, replace_by_a_copy])
 def test_name_of_the_lock_must_belong_to_the_lock_that_is_held(desk: Desk, harm: Callable[[Path], None]) -> None:
     harm(desk.directory.path / ".lock")
     with pytest.raises(StorageError, match=r"\.lock: is gone, or another file is in its place"):
-        desk.lane.look()
+        desk.lane.check_files()
 
 
 def test_what_the_node_removes_itself_is_not_missed(desk: Desk) -> None:
@@ -500,7 +500,7 @@ def test_what_the_node_removes_itself_is_not_missed(desk: Desk) -> None:
         before = desk.names
         desk.lane.perform([job])
         assert desk.names != before
-        desk.lane.look()
+        desk.lane.check_files()
 
 
 BATCH_SIZE_BYTES = len(batch(0)[1])

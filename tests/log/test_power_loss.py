@@ -72,7 +72,7 @@ def record(name: str, fs: Fs, top: Path) -> Recorded:
     promises = Promises(recording.calls)
     config = config_of(top)
     with recording.running():
-        story(fs, config, promises.tell)
+        story(fs, config, promises.promise)
     return Recorded(config, recording, promises)
 
 

@@ -334,7 +334,7 @@ def test_who_reads_while_a_log_begins_anew_finds_no_damage() -> None:
     log = replaced(fs)
     retired = []
 
-    def look(operation: str, path: Path) -> bool:
+    def read_meanwhile(operation: str, path: Path) -> bool:
         if operation == "rename":
             retired.append(path)
             assert find_damage(log, Offset(19)) is None
@@ -344,7 +344,7 @@ def test_who_reads_while_a_log_begins_anew_finds_no_damage() -> None:
             assert log.read(Offset(50), 1) == b""
         return False
 
-    fs.fail = look
+    fs.fail = read_meanwhile
     log.begin_anew_at(Offset(50))
     assert len(retired) > 2
 

@@ -22,7 +22,7 @@ from pykraft.protocol.batch import BatchHeader
 from pykraft.protocol.batch_run import BatchRun
 from tests.disks import ScriptedDisk, ScriptedFile
 from tests.log.damaged_directories import KAFKAS, TABLE, Row
-from tests.log.data_directory import CONFIG, look
+from tests.log.data_directory import CONFIG, verified
 from tests.log.logs import Batch, bytes_of, run_of
 
 PATH = Path("/data/0.log")
@@ -180,7 +180,7 @@ def test_a_damaged_directory_is_judged_as_without_runs(
     monkeypatch.setattr(run_module, "BATCHES_MAX", 3)
     for least in (ALWAYS, NEVER):
         monkeypatch.setattr(scan_module, "BATCHES_MIN", least)
-        report = look(node)
+        report = verified(node)
         start = recovered(node)
         files = {path.name: path.read_bytes() for path in sorted(node.iterdir()) if path.is_file()}
         seen.append((report, start, files))

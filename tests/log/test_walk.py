@@ -20,7 +20,7 @@ from pykraft.log.scrub import Scrub, find_damage
 from pykraft.log.walk import SEARCH_SIZE_BYTES, SECTOR_SIZE_BYTES, BadBytes, walk
 from pykraft.types import Offset
 from tests.disks import ScriptedDisk
-from tests.log.data_directory import batch_size, flip, look, segments
+from tests.log.data_directory import batch_size, flip, segments, verified
 from tests.log.logs import DIRECTORY, ONE, batch, bytes_of, content, fill, open_log, run_of
 
 
@@ -31,7 +31,7 @@ def test_damage_of_a_length_does_not_hide_what_follows(node: Path) -> None:
         whole = path.read_bytes()
         flip(path, size + 10, bit)  # the length of the second batch is off by 256 and more
         flip(path, 5 * size + 80)
-        found = look(node).findings.damage
+        found = verified(node).findings.damage
         assert [one.position for one in found] == [size, 5 * size]
         path.write_bytes(whole)
 

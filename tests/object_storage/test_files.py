@@ -363,7 +363,7 @@ def store(storage: Storage, proxy: Proxy) -> Store:
     return store_of(SEGMENT)
 
 
-def told(ask: Callable[[], object]) -> str:
+def error_text(ask: Callable[[], object]) -> str:
     """The error, of which no part, and no part of its traceback, has a secret."""
     with pytest.raises(StorageError) as raised:
         ask()
@@ -393,10 +393,12 @@ def test_a_folder_is_listed_with_sizes_and_an_object_read_in_ranges(store: Store
 @pytest.mark.spark
 def test_what_is_not_there(store: Store) -> None:
     missing = SEGMENT.parent / "absent"
-    assert told(lambda: store.open(missing)) == f"{missing}: cannot open: there is no such object"
-    assert told(lambda: store.entries(missing)) == f"{missing}: cannot list: there is no such object"
+    assert error_text(lambda: store.open(missing)) == f"{missing}: cannot open: there is no such object"
+    assert error_text(lambda: store.entries(missing)) == f"{missing}: cannot list: there is no such object"
     other = UriPath("s3://no-such-bucket/n1")
-    assert told(lambda: store_of(other).entries(other)).startswith(f"{other}: cannot list: there is no such bucket")
+    assert error_text(lambda: store_of(other).entries(other)).startswith(
+        f"{other}: cannot list: there is no such bucket"
+    )
 
 
 @pytest.mark.spark
@@ -404,7 +406,7 @@ def test_what_is_not_there(store: Store) -> None:
 def test_credentials_that_do_not_suffice(status: int, store: Store, proxy: Proxy) -> None:
     proxy.answer(status, times=99)
     denied = f"{SEGMENT}: cannot open: access is denied: give credentials in the environment or the configuration files"
-    assert told(lambda: store.open(SEGMENT)).startswith(denied)
+    assert error_text(lambda: store.open(SEGMENT)).startswith(denied)
 
 
 @pytest.mark.spark
@@ -413,7 +415,7 @@ def test_no_credentials_at_all(store: Store, proxy: Proxy, monkeypatch: pytest.M
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     proxy.answer(403, times=99)
-    assert "access is denied" in told(lambda: Store("s3", "stores").entries(SEGMENT.parent))
+    assert "access is denied" in error_text(lambda: Store("s3", "stores").entries(SEGMENT.parent))
 
 
 @pytest.mark.spark
@@ -424,7 +426,7 @@ def test_a_server_that_is_busy_for_a_moment_is_asked_again(store: Store, proxy: 
         assert reader.read(size_bytes, 0) == STORED[:size_bytes]
         proxy.answer(503, times=2)
         failed = f"{SEGMENT}: cannot read {size_bytes} bytes at 0: the storage failed ("
-        assert told(lambda: reader.read(size_bytes, 0)).startswith(failed)  # noqa: B023 - called at once
+        assert error_text(lambda: reader.read(size_bytes, 0)).startswith(failed)  # noqa: B023 - called at once
 
 
 @pytest.mark.spark
@@ -433,14 +435,14 @@ def test_an_answer_that_is_cut_short_is_never_passed_on(store: Store, proxy: Pro
     proxy.cut()
     assert reader.read(1000, 0) == STORED[:1000]
     proxy.cut(times=99)
-    assert told(lambda: reader.read(1000, 0)).startswith(f"{SEGMENT}: cannot read 1000 bytes at 0: ")
+    assert error_text(lambda: reader.read(1000, 0)).startswith(f"{SEGMENT}: cannot read 1000 bytes at 0: ")
 
 
 @pytest.mark.spark
 def test_a_server_that_dies_in_the_middle_of_an_answer(store: Store, proxy: Proxy) -> None:
     reader = store.open(SEGMENT)
     proxy.die()
-    assert told(lambda: reader.read(1000, 0)) == (
+    assert error_text(lambda: reader.read(1000, 0)) == (
         f"{SEGMENT}: cannot read 1000 bytes at 0: the storage cannot be reached (NETWORK_CONNECTION)"
     )
 
@@ -450,8 +452,8 @@ def test_an_object_that_shrank_since_it_was_opened(store: Store, storage: Storag
     reader = store.open(SEGMENT)
     storage.put(str(SEGMENT), STORED[:500])
     shorter = "the object has become shorter meanwhile"
-    assert told(lambda: reader.read(1000, 0)) == f"{SEGMENT}: cannot read 1000 bytes at 0: {shorter}"
-    assert told(lambda: reader.read(1, 700)).startswith(f"{SEGMENT}: cannot read 1 bytes at 700: ")
+    assert error_text(lambda: reader.read(1000, 0)) == f"{SEGMENT}: cannot read 1000 bytes at 0: {shorter}"
+    assert error_text(lambda: reader.read(1, 700)).startswith(f"{SEGMENT}: cannot read 1 bytes at 700: ")
 
 
 @pytest.mark.spark
@@ -480,4 +482,4 @@ def test_other_kinds_of_storage_are_known_to_the_library() -> None:
     assert store_of(UriPath("gs://anonymous@bucket/n1")) is store_of(UriPath("gs://anonymous@bucket/n2"))
     assert store_of(UriPath("abfss://logs@account.dfs.core.windows.net/n1")) is not None
     path = UriPath("hdfs://host:8020/n1")
-    assert told(lambda: store_of(path)).startswith(f"{path}: cannot open: ")
+    assert error_text(lambda: store_of(path)).startswith(f"{path}: cannot open: ")

@@ -78,11 +78,11 @@ def test_in_another_thread_nothing_is_changed(came: list[int]) -> None:
     before = signal.getsignal(signal.SIGTERM)
     found: list[object] = []
 
-    def look() -> None:
+    def change_handlers() -> None:
         with signals_later(), handlers_restored([signal.SIGTERM]):
             found.append(signal.getsignal(signal.SIGTERM))
 
-    thread = threading.Thread(target=look)
+    thread = threading.Thread(target=change_handlers)
     thread.start()
     thread.join()
     assert found == [before]

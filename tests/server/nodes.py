@@ -62,10 +62,10 @@ class Watcher:
         self._changed.set()
         self.on_news(epoch, leader_id)
 
-    async def wait_for(self, look: Callable[[], bool]) -> None:
+    async def wait_for(self, condition: Callable[[], bool]) -> None:
         """Wait until this is so; it is looked at when something was heard. Errors: TimeoutError."""
         async with asyncio.timeout(TIMEOUT_S):
-            while not look():
+            while not condition():
                 await self._changed.wait()
                 self._changed.clear()
 

@@ -64,9 +64,9 @@ class User:
         self.failures.append(error)
         self._changed.set()
 
-    async def wait_for(self, look: Callable[[], bool]) -> None:
+    async def wait_for(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(TIMEOUT_S):
-            while not look():
+            while not condition():
                 await self._changed.wait()
                 self._changed.clear()
 

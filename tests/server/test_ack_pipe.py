@@ -50,12 +50,12 @@ def pipe() -> Iterator[Pipe]:
 
 def test_lines_are_those_of_a_journal(runner: asyncio.Runner, pipe: Pipe) -> None:
     acks = pipe.open(runner.get_loop())
-    acks.tell("started", node=1, run=RUN, pid=7, port=9_092)
-    acks.tell("leader", node=1, run=RUN, epoch=3)
+    acks.write("started", node=1, run=RUN, pid=7, port=9_092)
+    acks.write("leader", node=1, run=RUN, epoch=3)
     ack = {"first_sequence": 0, "count": 2, "base_offset": 9, "wall_ms": 5, "latency_ms": 1.5}
-    acks.tell("ack", node=1, run=RUN, epoch=3, **ack)
-    acks.tell("resigned", node=1, epoch=3)
-    acks.tell("stopped", node=1)
+    acks.write("ack", node=1, run=RUN, epoch=3, **ack)
+    acks.write("resigned", node=1, epoch=3)
+    acks.write("stopped", node=1)
     acks.close()
     acks.close()
     events = [parse_event(line) for line in pipe.lines()]
@@ -69,7 +69,7 @@ def test_a_slow_reader_gets_everything_and_nobody_waits_for_it(runner: asyncio.R
     async def main() -> None:
         acks = pipe.open(asyncio.get_running_loop())
         for number in range(count):
-            acks.tell("ack", number=number, filler="x" * 100)
+            acks.write("ack", number=number, filler="x" * 100)
         received = bytearray()
         loop = asyncio.get_running_loop()
         done = loop.create_future()
@@ -83,7 +83,7 @@ def test_a_slow_reader_gets_everything_and_nobody_waits_for_it(runner: asyncio.R
         await asyncio.wait_for(done, TIMEOUT_S)
         loop.remove_reader(pipe.reading)
         assert [json.loads(line)["number"] for line in received.splitlines()] == list(range(count))
-        acks.tell("stopped")
+        acks.write("stopped")
         acks.close()
         assert len(pipe.lines()) == 1
 
@@ -94,7 +94,7 @@ def test_a_slow_reader_gets_everything_and_nobody_waits_for_it(runner: asyncio.R
 def test_at_the_end_it_waits_for_a_reader_a_moment(runner: asyncio.Runner, pipe: Pipe) -> None:
     acks = pipe.open(runner.get_loop())
     for number in range(5_000):
-        acks.tell("ack", number=number, filler="x" * 100)
+        acks.write("ack", number=number, filler="x" * 100)
     lines: list[bytes] = []
     reader = Thread(target=lambda: lines.extend(pipe.lines()))
     reader.start()
@@ -109,7 +109,7 @@ def test_at_the_end_it_waits_no_longer_than_that(
     monkeypatch.setattr(run, "LAST_WORDS_TIMEOUT_S", 0.01)
     acks = pipe.open(runner.get_loop())
     for number in range(5_000):
-        acks.tell("ack", number=number, filler="x" * 100)
+        acks.write("ack", number=number, filler="x" * 100)
     acks.close()
     assert 0 < len(pipe.lines()) < 5_000
 
@@ -117,7 +117,7 @@ def test_at_the_end_it_waits_no_longer_than_that(
 def test_a_reader_that_does_not_read_ends_the_node(runner: asyncio.Runner, pipe: Pipe) -> None:
     acks = pipe.open(runner.get_loop())
     for _ in range(20):
-        acks.tell("ack", filler="x" * (PENDING_SIZE_BYTES_MAX // 16))
+        acks.write("ack", filler="x" * (PENDING_SIZE_BYTES_MAX // 16))
     [failure] = pipe.failures
     assert isinstance(failure, UsageError)
     assert "the reader does not keep up" in str(failure)
@@ -127,8 +127,8 @@ def test_a_reader_that_does_not_read_ends_the_node(runner: asyncio.Runner, pipe:
 def test_a_reader_that_is_gone_ends_the_node(runner: asyncio.Runner, pipe: Pipe) -> None:
     acks = pipe.open(runner.get_loop())
     pipe.stop_reading()
-    acks.tell("ack")
-    acks.tell("ack")
+    acks.write("ack")
+    acks.write("ack")
     acks.close()
     [failure] = pipe.failures
     assert isinstance(failure, UsageError)

@@ -370,18 +370,18 @@ class Desk:
 def test_a_few_lines_pass_and_a_flood_is_cut_and_counted() -> None:
     desk = Desk()
     for _ in range(10 * BURST_MAX):
-        desk.reports.tell(Report(text=BAD, kind=ReportKind.CONNECTION), 0.0)
+        desk.reports.report(Report(text=BAD, kind=ReportKind.CONNECTION), 0.0)
     assert desk.lines == [BAD] * BURST_MAX
-    desk.reports.tell(Report(text=BAD, kind=ReportKind.CONNECTION), 1 / LINES_PER_S)
+    desk.reports.report(Report(text=BAD, kind=ReportKind.CONNECTION), 1 / LINES_PER_S)
     assert desk.lines[-1] == f"{BAD} (left out before this: {9 * BURST_MAX} lines about connections)"
-    desk.reports.tell(Report(text=BAD, kind=ReportKind.CONNECTION), 1 / LINES_PER_S)
+    desk.reports.report(Report(text=BAD, kind=ReportKind.CONNECTION), 1 / LINES_PER_S)
     assert len(desk.lines) == BURST_MAX + 1
 
 
 def test_a_quiet_time_makes_room_for_one_burst_and_no_more() -> None:
     desk = Desk()
     for _ in range(10 * BURST_MAX):
-        desk.reports.tell(Report(text=BAD, kind=ReportKind.CONNECTION), 1_000_000.0)
+        desk.reports.report(Report(text=BAD, kind=ReportKind.CONNECTION), 1_000_000.0)
     assert len(desk.lines) == BURST_MAX
 
 
@@ -390,50 +390,50 @@ def test_a_repeated_line_is_for_debugging_until_it_was_quiet_for_a_while() -> No
     now_s = 0.0
     for _ in range(100):
         for text in ("prospective in epoch 2", "follower in epoch 2: node 3 leads"):
-            desk.reports.tell(Report(text=text), now_s)
+            desk.reports.report(Report(text=text), now_s)
             now_s += REPEATED_S / 4
     assert desk.lines == ["prospective in epoch 2", "follower in epoch 2: node 3 leads"]
     assert len(desk.logged) == 200
-    desk.reports.tell(Report(text="prospective in epoch 2"), now_s + REPEATED_S)
+    desk.reports.report(Report(text="prospective in epoch 2"), now_s + REPEATED_S)
     assert desk.lines[2:] == ["prospective in epoch 2"]
 
 
 def test_alarms_are_always_logged() -> None:
     desk = Desk()
     for _ in range(3):
-        desk.reports.tell(Report(text="DAMAGED LOG", is_alarm=True), 0.0)
+        desk.reports.report(Report(text="DAMAGED LOG", is_alarm=True), 0.0)
     assert desk.logged == [(logging.ERROR, "DAMAGED LOG")] * 3
 
 
 def test_the_lines_that_are_remembered_are_bounded() -> None:
     desk = Desk()
     for number in [*range(REMEMBERED_MAX + 1), 0]:
-        desk.reports.tell(Report(text=f"candidate in epoch {number}"), 0.0)
+        desk.reports.report(Report(text=f"candidate in epoch {number}"), 0.0)
     assert len(desk.lines) == REMEMBERED_MAX + 2
 
 
 def test_a_first_start_that_is_over_in_a_moment_is_not_logged() -> None:
     desk = Desk()
-    desk.reports.look(0.0, is_proven=False)
-    desk.reports.tell(Report(text=NEW, kind=ReportKind.UNPROVEN), 0.25)
-    desk.reports.look(0.3, is_proven=False)
-    desk.reports.look(0.4, is_proven=True)
-    desk.reports.look(9.0, is_proven=False)
+    desk.reports.log_due(0.0, is_proven=False)
+    desk.reports.report(Report(text=NEW, kind=ReportKind.UNPROVEN), 0.25)
+    desk.reports.log_due(0.3, is_proven=False)
+    desk.reports.log_due(0.4, is_proven=True)
+    desk.reports.log_due(9.0, is_proven=False)
     assert desk.logged == []
 
 
 @pytest.mark.parametrize(("text", "is_alarm"), [(NEW, False), (EMPTIED, True)])
 def test_a_directory_that_stays_unproven_is_logged_once_as_it_was_reported(text: str, *, is_alarm: bool) -> None:
     desk = Desk()
-    desk.reports.tell(Report(text=f"{text} for node 2, 3", is_alarm=is_alarm, kind=ReportKind.UNPROVEN), 0.25)
-    desk.reports.tell(Report(text=f"{text} for node 3", is_alarm=is_alarm, kind=ReportKind.UNPROVEN), 1.0)
-    desk.reports.look(0.25 + UNPROVEN_S - 0.1, is_proven=False)
+    desk.reports.report(Report(text=f"{text} for node 2, 3", is_alarm=is_alarm, kind=ReportKind.UNPROVEN), 0.25)
+    desk.reports.report(Report(text=f"{text} for node 3", is_alarm=is_alarm, kind=ReportKind.UNPROVEN), 1.0)
+    desk.reports.log_due(0.25 + UNPROVEN_S - 0.1, is_proven=False)
     assert desk.logged == []
     for now_s in (0.25 + UNPROVEN_S, 9.0):
-        desk.reports.look(now_s, is_proven=False)
+        desk.reports.log_due(now_s, is_proven=False)
     level = logging.ERROR if is_alarm else logging.INFO
     assert desk.logged == [(level, f"{text} for node 3")]
     # What changes later is logged at the next look.
-    desk.reports.tell(Report(text=EMPTIED, is_alarm=True, kind=ReportKind.UNPROVEN), 10.0)
-    desk.reports.look(10.1, is_proven=False)
+    desk.reports.report(Report(text=EMPTIED, is_alarm=True, kind=ReportKind.UNPROVEN), 10.0)
+    desk.reports.log_due(10.1, is_proven=False)
     assert desk.logged[1:] == [(logging.ERROR, EMPTIED)]

@@ -60,7 +60,7 @@ class FakeLane:
         if self.relieve_error is not None:
             raise self.relieve_error
 
-    def look(self) -> None:
+    def check_files(self) -> None:
         self.looks.release()
         if self.look_error is not None:
             raise self.look_error
@@ -88,9 +88,9 @@ class Told:
         self.failures.append(error)
         self._note()
 
-    async def wait_for(self, look: Callable[[], bool]) -> None:
+    async def wait_for(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(TIMEOUT_S):
-            while not look():
+            while not condition():
                 await self._changed.wait()
                 self._changed.clear()
 

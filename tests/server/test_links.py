@@ -87,13 +87,13 @@ async def test_small_requests_are_not_held_back(runner: asyncio.Runner) -> None:
     async with on_station() as station:
         no_delay: list[int] = []
 
-        def look(connection: ConnectionId, message: bytes) -> None:
+        def read_no_delay(connection: ConnectionId, message: bytes) -> None:
             transport = station.links._links[connection]._transport
             assert transport is not None
             raw = transport.get_extra_info("socket")
             no_delay.append(raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
 
-        station.user.answer = look
+        station.user.answer = read_no_delay
         station.links.send(station.links.dial(station.endpoint), [])
         await station.user.wait_for(lambda: len(station.user.heard) == 2)
         station.links.send(ConnectionId(1), frame([b"x"]))

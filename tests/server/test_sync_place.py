@@ -85,7 +85,7 @@ class Lane:
         if self.relieve_error is not None:
             raise self.relieve_error
 
-    def look(self) -> None:
+    def check_files(self) -> None:
         """The clock stands still, so this is never due."""
 
     def _where(self) -> str:

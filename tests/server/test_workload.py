@@ -100,7 +100,7 @@ class World:
             self.load,
             run_id=RUN_ID,
             batch_size_bytes_max=self.batch_size_bytes_max,
-            tell=lambda event, **fields: self.told.append((event, fields)),
+            write=lambda event, **fields: self.told.append((event, fields)),
             failed=self.failures.append,
         )
 

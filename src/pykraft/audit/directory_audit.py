@@ -92,11 +92,11 @@ def blame_checkpoint(fs: Fs, log: JudgedLog, report: AuditReport) -> None:
         # It may be behind the log where nothing contradicts it; but here it does.
         listed = epoch_checkpoint.read_epochs(fs, path)
         position = epoch_checkpoint.position_of(listed, log.epochs)
-        findings.add_damage(path, position, expected=_told(log.epochs), found=_told(listed), advice=INDEX_ADVICE)
+        findings.add_damage(path, position, expected=_shown(log.epochs), found=_shown(listed), advice=INDEX_ADVICE)
     report.add_damage(log.replica, findings)
 
 
-def _told(epochs: Sequence[EpochStart]) -> str:
+def _shown(epochs: Sequence[EpochStart]) -> str:
     return ", ".join(f"epoch {entry.epoch} from offset {entry.start_offset} on" for entry in epochs[-EPOCHS_TOLD:])
 
 

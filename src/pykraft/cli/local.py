@@ -72,7 +72,7 @@ def up(*, nodes: int | None, first_port: int | None, path: Path, timeout: float,
             print_lines([headline(found), "", *table_lines(found), ""])
             click.echo("\n".join(next_lines(found, path)))
 
-    found = bring_up(path, node_count=nodes, first_port=first_port, timeout_s=timeout, tell=_warn, show=show)
+    found = bring_up(path, node_count=nodes, first_port=first_port, timeout_s=timeout, report=_warn, show=show)
     if not found.is_whole:
         sys.exit(EXIT_NOT_WHOLE)
 
@@ -82,9 +82,9 @@ def up(*, nodes: int | None, first_port: int | None, path: Path, timeout: float,
 @json_option
 def status(*, path: Path, as_json: bool) -> None:
     """Show each node. Exits with 0 if all are up and one leads, else with 1."""
-    from pykraft.local.background_quorum import look
+    from pykraft.local.background_quorum import status_of
 
-    found = look(path)
+    found = status_of(path)
     if as_json:
         click.echo(json.dumps(as_json_object(found)))
     else:
@@ -109,7 +109,7 @@ def down(*, path: Path, delete: bool, yes: bool) -> None:
         if not sys.stdin.isatty():
             raise UsageError("--delete asks for confirmation on a terminal: without one, give --yes, too")
         click.confirm(f"Stop the quorum in {path} and remove all its records?", abort=True)
-    count, left = take_down(path, delete=delete, tell=_warn)
+    count, left = take_down(path, delete=delete, report=_warn)
     stopped = f"stopped {counted(count, 'node')}" if count else "no node was running"
     click.echo(f"{stopped}; " + (f"removed the files in {path}" if delete else f"the files stay in {path}"))
     if left:

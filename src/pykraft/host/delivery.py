@@ -133,7 +133,7 @@ class Registration:
         if self._is_busy:
             return
         self._is_busy = True
-        while self._is_fed and (self._skip() or self._tell() or self._save() or self._feed_from_memory()):
+        while self._is_fed and (self._skip() or self._deliver_change() or self._save() or self._feed_from_memory()):
             if self._has_all:  # mostly so: ask nothing more, for each commit on each node
                 break
         self._is_busy = False
@@ -215,7 +215,7 @@ class Registration:
         load(reader)
         self.progress()
 
-    def _tell(self) -> bool:
+    def _deliver_change(self) -> bool:
         """Deliver a leader change, unless the listener must get more records first."""
         news = self.news
         if news is None:

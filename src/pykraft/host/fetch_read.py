@@ -117,10 +117,10 @@ class FetchReads:
         None when the log was truncated meanwhile or is damaged there.
         """
 
-        def found(records: RecordBuffers | None) -> None:
+        def take(records: RecordBuffers | None) -> None:
             then(None if not records else Offset(next(scan(records[0], verify_crc=False))[1].base_offset))
 
-        self.read(offset, self._recent.end_offset, 0, found)
+        self.read(offset, self._recent.end_offset, 0, take)
 
     def _begin(self) -> None:
         while self._waiting and self._under_way < READS_MAX:

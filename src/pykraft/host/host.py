@@ -141,7 +141,7 @@ class Host:
     def explain(self, now: Instant) -> None:
         """Report, at growing intervals, why this node has no leader. Call it about once a second; it takes no step."""
         if self._stepping.raft is not None and not self._components.inbox.is_closed:
-            self._leaderless.look(self.status, now)
+            self._leaderless.poll(self.status, now)
 
     def propose(
         self,

@@ -48,7 +48,7 @@ class LeaderlessReport:
         self.own_problem: str | None = None
         """What kept this node from voting at the last look, for a client."""
 
-    def look(self, status: Status, now: Instant) -> None:
+    def poll(self, status: Status, now: Instant) -> None:
         """Note what keeps this node from voting, and report what is due."""
         self.own_problem = own_problem(status, self._key)
         if self._is_led(status, now):

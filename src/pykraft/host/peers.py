@@ -345,16 +345,16 @@ class Peers:
         who = f"peer {contact.peer.id} at {contact.peer.endpoint}"
         if error == ErrorCode.INCONSISTENT_CLUSTER_ID:
             own = self._context.cluster_id
-            self._tell(contact, f"{who} belongs to another cluster than this node, whose cluster.id is {own}")
+            self._log_once(contact, f"{who} belongs to another cluster than this node, whose cluster.id is {own}")
         elif error == ErrorCode.INVALID_REQUEST and is_above:
             own = self._context.topic_name
-            self._tell(contact, f"{who} may not have topic {own}, which this node keeps: see pykraft.topic")
+            self._log_once(contact, f"{who} may not have topic {own}, which this node keeps: see pykraft.topic")
 
     def _tell_closed(self, contact: _Contact, reason: str) -> None:
         text = f"closing the connection to peer {contact.peer.id} at {contact.peer.endpoint}: {reason}"
-        self._tell(contact, text, ReportKind.PEER_CLOSED)
+        self._log_once(contact, text, ReportKind.PEER_CLOSED)
 
-    def _tell(self, contact: _Contact, text: str, kind: ReportKind = ReportKind.EVENT) -> None:
+    def _log_once(self, contact: _Contact, text: str, kind: ReportKind = ReportKind.EVENT) -> None:
         """Log one line unless it was logged already."""
         if text not in contact.told:
             if len(contact.told) >= COMPLAINTS_MAX:

@@ -87,12 +87,12 @@ class Scrubbing:
             self._pass_began_ms = None
         # After a truncation the damaged part may be gone.
         if piece.damage is not None and generation == self._generation:
-            self._found(piece.damage)
+            self._report_damage(piece.damage)
 
     def _looked(self, damage: Damage | None, offset: Offset, generation: int) -> None:
         retries, self._retries = self._retries, []
         if damage is not None and generation == self._generation:
-            self._found(damage)
+            self._report_damage(damage)
             return
         if damage is None:
             text = f"a read at offset {offset} found damage that a second read did not find"
@@ -100,7 +100,7 @@ class Scrubbing:
         for retry in retries:
             retry()
 
-    def _found(self, damage: Damage) -> None:
+    def _report_damage(self, damage: Damage) -> None:
         """Report the damage to the core in the next step."""
         self._inbox.put(CorruptionFound(damage=damage))
         self._ports.wake_at(AT_ONCE_MS)

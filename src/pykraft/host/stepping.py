@@ -78,7 +78,7 @@ class Stepping:
             clients = components.clients
             self._deadline_ms = wake_ms = raft.next_deadline_ms()
             if clients is not None:
-                clients.look(raft.status)
+                clients.after_step(raft.status)
                 clients.poll(now.mono_ms)
             for part in self._parts:
                 other_ms = part.next_deadline_ms
@@ -104,5 +104,5 @@ class Stepping:
                 break
         status = raft.status
         self._components.producers.lost(status.epoch if status.leads else None)
-        self._components.voter_mismatch.look(status, now)
+        self._components.voter_mismatch.poll(status, now)
         self._is_running = False

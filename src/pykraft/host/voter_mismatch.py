@@ -26,9 +26,9 @@ class VoterMismatch:
         self._seen: VoterSet | None = None
         self._due_ms: int | None = None
         """When to report a mismatch with the voter set that was seen last (mono ms); None without one to report."""
-        self._told: str | None = None
+        self._reported: str | None = None
 
-    def look(self, status: Status, now: Instant) -> None:
+    def poll(self, status: Status, now: Instant) -> None:
         """Compare the node with the voter set in force: report a match at once, a mismatch after a fetch timeout."""
         voters = status.voters
         if self._key is None:
@@ -43,14 +43,14 @@ class VoterMismatch:
         if self._due_ms is None or now.mono_ms < self._due_ms:
             return
         self._due_ms = None
-        told, self._told = self._told, self._mismatch(status, self._key)
-        if self._told == told:
+        told, self._reported = self._reported, self._mismatch(status, self._key)
+        if self._reported == told:
             return
-        if self._told is None:
+        if self._reported is None:
             self._ports.report(Report(text=f"node {self._key.id} is a voter now"))
         else:
             is_alarm = voters.get(self._key.id) is not None
-            self._ports.report(Report(text=self._told, is_alarm=is_alarm))
+            self._ports.report(Report(text=self._reported, is_alarm=is_alarm))
 
     def _mismatch(self, status: Status, key: ReplicaKey) -> str | None:
         voters = status.voters

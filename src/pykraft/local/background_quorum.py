@@ -175,10 +175,10 @@ def _is_ours(descriptor: int, kind: int) -> bool:
     return True
 
 
-def _comes_true(look: Callable[[], bool], timeout_s: float) -> bool:
+def _comes_true(condition: Callable[[], bool], timeout_s: float) -> bool:
     """Look again and again until it is true; False at the timeout."""
     deadline_s = time.monotonic() + timeout_s
-    while not look():
+    while not condition():
         if time.monotonic() >= deadline_s:
             return False
         Event().wait(POLL_INTERVAL_S)
@@ -230,13 +230,13 @@ def bring_up(
     node_count: int | None = None,
     first_port: int | None = None,
     timeout_s: float = UP_TIMEOUT_S,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
     show: Callable[[LocalQuorum], None] = lambda _: None,
 ) -> LocalQuorum:
     """Start what is down of the quorum in this folder, a new one if there is none, and wait for its leader.
 
-    Node 1 of a new quorum listens on ``first_port`` and the others on the next ones, or all on free ones. ``tell`` gets
-    a line about each node that ended meanwhile although the others found a leader; ``show`` gets the quorum.
+    Node 1 of a new quorum listens on ``first_port`` and the others on the next ones, or all on free ones. ``report``
+    gets a line about each node that ended meanwhile although the others found a leader; ``show`` gets the quorum.
 
     An interrupt, also one of ``show``, removes a new quorum again, with the folders made for it.
 
@@ -251,7 +251,7 @@ def bring_up(
             is_new = not (path / FILE_NAME).exists()
             try:
                 folder = _quorum_folder(path, node_count, first_port)
-                return _start(folder, timeout_s, tell, show)
+                return _start(folder, timeout_s, report, show)
             except Exception:
                 raise  # the logs of its nodes say more
             except BaseException:
@@ -284,7 +284,7 @@ def _quorum_folder(path: Path, node_count: int | None, first_port: int | None) -
 
 
 def _start(
-    folder: QuorumFolder, timeout_s: float, tell: Callable[[str], None], show: Callable[[LocalQuorum], None]
+    folder: QuorumFolder, timeout_s: float, report: Callable[[str], None], show: Callable[[LocalQuorum], None]
 ) -> LocalQuorum:
     """Start the nodes that are down and wait for a leader. Errors: LocalQuorumError, UsageError."""
     folder.write_configs()
@@ -303,7 +303,7 @@ def _start(
             raise
         for node in started:
             if node.exit_status is not None:
-                tell(f"node {node.node_id} ended with {node.exit_status}: {node.last_line()} ({node.log_path})")
+                report(f"node {node.node_id} ended with {node.exit_status}: {node.last_line()} ({node.log_path})")
         show(found)
     return found
 
@@ -323,7 +323,7 @@ def _killed_by_an_interrupt(nodes: Sequence[BackgroundNode]) -> Iterator[None]:
         raise
 
 
-def look(path: Path) -> LocalQuorum:
+def status_of(path: Path) -> LocalQuorum:
     """The quorum in this folder now. Errors: UsageError when there is none; LocalQuorumError."""
     folder = QuorumFolder.read(path)
     nodes = _nodes(folder)
@@ -331,10 +331,10 @@ def look(path: Path) -> LocalQuorum:
     return _joined(folder, nodes, described)
 
 
-def take_down(path: Path, *, delete: bool = False, tell: Callable[[str], None]) -> tuple[int, list[Path]]:
+def take_down(path: Path, *, delete: bool = False, report: Callable[[str], None]) -> tuple[int, list[Path]]:
     """Stop all nodes gracefully; returns how many were up, and with ``delete`` what else is in the folder.
 
-    ``tell`` gets a line about each node that had to be killed.
+    ``report`` gets a line about each node that had to be killed.
 
     Errors: UsageError when there is no quorum; LocalQuorumError.
     """
@@ -346,8 +346,8 @@ def take_down(path: Path, *, delete: bool = False, tell: Callable[[str], None]) 
         if len(running) > 1 and (found := _ask(folder)) is not None:
             leader_id = found.leader_id
         # The leader last: it then need not hand over to a node that is about to stop, too.
-        _stop([node for node in running if node.node_id != leader_id], tell)
-        _stop([node for node in running if node.node_id == leader_id], tell)
+        _stop([node for node in running if node.node_id != leader_id], report)
+        _stop([node for node in running if node.node_id == leader_id], report)
         return len(running), folder.delete() if delete else []
 
 
@@ -358,7 +358,7 @@ def _nodes(folder: QuorumFolder) -> list[BackgroundNode]:
     ]
 
 
-def _stop(nodes: Sequence[BackgroundNode], tell: Callable[[str], None]) -> None:
+def _stop(nodes: Sequence[BackgroundNode], report: Callable[[str], None]) -> None:
     """Stop these nodes at the same time; kill what does not end."""
     for node in nodes:
         node.signal(signal.SIGTERM)
@@ -367,7 +367,7 @@ def _stop(nodes: Sequence[BackgroundNode], tell: Callable[[str], None]) -> None:
         if not node.wait_until_down(max(0.0, deadline_s - time.monotonic())):
             # Such as one that is paused by SIGSTOP. No record is lost by this: the log recovers.
             node.signal(signal.SIGKILL)
-            tell(f"node {node.node_id} did not end within {STOP_TIMEOUT_S:g} s and was killed; see {node.log_path}")
+            report(f"node {node.node_id} did not end within {STOP_TIMEOUT_S:g} s and was killed; see {node.log_path}")
             node.wait_until_down(STOP_TIMEOUT_S)
 
 

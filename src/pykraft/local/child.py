@@ -61,13 +61,13 @@ class Keeper:
 
     def know_processes(self, ids: Iterable[int]) -> None:
         """These are all child processes that there are now; a negative id is that of a process group."""
-        self._tell(" ".join(map(str, ("processes", *ids))))
+        self._send(" ".join(map(str, ("processes", *ids))))
 
     def know_folder(self, folder: Path) -> None:
         """Also remove this folder."""
         path = str(folder.resolve())
         if "\n" not in path:  # the keeper would take the first line for the folder
-            self._tell(f"folder {path}")
+            self._send(f"folder {path}")
 
     def stay(self) -> None:
         """Leave it until this process ends; `close` then does nothing."""
@@ -83,7 +83,7 @@ class Keeper:
             self._process.stdin.close()
         self._process.wait()
 
-    def _tell(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         """Errors: none; if somebody killed the keeper, we go on without it."""
         assert self._process.stdin is not None
         with suppress(OSError):
@@ -187,7 +187,7 @@ class Child:
     def status(self) -> int | None:
         """Exit status, negative for a signal, None while it runs."""
         status = self._process.poll()
-        self._look()
+        self._poll()
         return status
 
     @property
@@ -202,7 +202,7 @@ class Child:
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to exactly this process; do nothing if it has ended."""
         self._process.send_signal(number)
-        self._look()
+        self._poll()
 
     def kill(self) -> None:
         """Send SIGKILL and wait for the end. Works on a paused process too."""
@@ -227,7 +227,7 @@ class Child:
     def wait(self, *, timeout_s: float = WAIT_TIMEOUT_S) -> int:
         """Wait until the process ends by itself; returns the exit status. Errors: subprocess.TimeoutExpired."""
         status = self._process.wait(timeout_s)
-        self._look()
+        self._poll()
         return status
 
     def pause(self) -> None:
@@ -238,7 +238,7 @@ class Child:
         """Send SIGCONT."""
         self.signal(signal.SIGCONT)
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         if self.is_reaped and not self._is_reaped:
             self._is_reaped = True
             self._on_reaped()
@@ -307,17 +307,17 @@ class Children:
                 name,
                 command,
                 log_path,
-                on_reaped=self._tell_keeper,
+                on_reaped=self._send_to_keeper,
                 pass_fds=pass_fds,
                 environment=environment or {},
                 stdin=stdin,
                 has_group=has_group,
             )
             self._children.append(child)
-            self._tell_keeper()
+            self._send_to_keeper()
         return child
 
-    def _tell_keeper(self) -> None:
+    def _send_to_keeper(self) -> None:
         with self._lock:
             if self._keeper is not None:
                 living = [child for child in self._children if not child.is_reaped]
@@ -330,7 +330,7 @@ POLL_INTERVAL_S = 0.02
 
 
 def wait_until(
-    look: Callable[[], T | None],
+    poll: Callable[[], T | None],
     what: str,
     *,
     timeout_s: float = WAIT_TIMEOUT_S,
@@ -338,14 +338,14 @@ def wait_until(
     pause: Callable[[float], object] = time.sleep,
     interval_s: float = POLL_INTERVAL_S,
 ) -> T:
-    """The first result of ``look`` that is neither None nor False; ``pause`` waits between two.
+    """The first result of ``poll`` that is neither None nor False; ``pause`` waits between two.
 
     Errors: LocalQuorumError with ``what`` at the timeout, and as soon as one of the processes that must stay ``alive``
-    has ended; any exception of ``look``.
+    has ended; any exception of ``poll``.
     """
     deadline = time.monotonic() + timeout_s
     while True:
-        result = look()
+        result = poll()
         if result is not None and result is not False:
             return result
         ended = [f"{child.name} ended with {child.status}" for child in alive if child.status is not None]

@@ -91,14 +91,14 @@ class JournalKeeper:
 
     def wait_for(
         self,
-        look: Callable[[Sequence[JournalEvent]], T | None],
+        find: Callable[[Sequence[JournalEvent]], T | None],
         what: str,
         *,
         since: int = 0,
         timeout_s: float = WAIT_TIMEOUT_S,
         alive: Sequence[Child] = (),
     ) -> T:
-        """The first result of ``look`` that is neither None nor False; it gets the entries from ``since`` on.
+        """The first result of ``find`` that is neither None nor False; it gets the entries from ``since`` on.
 
         Errors: LocalQuorumError with ``what`` at the timeout, or when a process that must stay ``alive`` has ended.
         """
@@ -106,7 +106,7 @@ class JournalKeeper:
         def seen() -> T | None:
             if self._faults:
                 raise LocalQuorumError(self._faults[0])
-            return look(self._events[since:])
+            return find(self._events[since:])
 
         with self._changed:
             return wait_until(
@@ -121,10 +121,10 @@ class JournalKeeper:
     def wait_for_started(self, node_id: int, *, since: int, process: Child) -> None:
         """Wait until this node reports that it serves; ``since`` is a mark from before its start."""
 
-        def look(events: Sequence[JournalEvent]) -> bool:
+        def has_started(events: Sequence[JournalEvent]) -> bool:
             return any(isinstance(event, Started) and event.node == node_id for event in events)
 
-        self.wait_for(look, f"{process.name} to serve", since=since, alive=[process])
+        self.wait_for(has_started, f"{process.name} to serve", since=since, alive=[process])
 
     def leader_id(self) -> int:
         """The node that reported a leadership last. Errors: LocalQuorumError before the first one."""
@@ -136,21 +136,21 @@ class JournalKeeper:
     def wait_for_leader(self, *, since: int, alive: Sequence[Child] = ()) -> Led:
         """The first node that reports a leadership after this mark."""
 
-        def look(events: Sequence[JournalEvent]) -> Led | None:
+        def first_led(events: Sequence[JournalEvent]) -> Led | None:
             return next((event for event in events if isinstance(event, Led)), None)
 
-        return self.wait_for(look, "a leader", since=since, alive=alive)
+        return self.wait_for(first_led, "a leader", since=since, alive=alive)
 
     def wait_for_acknowledged(
         self, count: int, *, since: int, except_by: int | None = None, timeout_s: float = WAIT_TIMEOUT_S
     ) -> None:
         """Wait until this many records were acknowledged after this mark, by nodes other than ``except_by``."""
 
-        def look(events: Sequence[JournalEvent]) -> bool:
+        def are_acknowledged(events: Sequence[JournalEvent]) -> bool:
             said = [event for event in events if isinstance(event, Acknowledged) and event.node != except_by]
             return sum(event.count for event in said) >= count
 
-        self.wait_for(look, counted(count, "more acknowledged record"), since=since, timeout_s=timeout_s)
+        self.wait_for(are_acknowledged, counted(count, "more acknowledged record"), since=since, timeout_s=timeout_s)
 
     def wait_until_quiet(self, *, timeout_s: float = WAIT_TIMEOUT_S) -> None:
         """Wait until nodes that write no more have reported everything. Errors: LocalQuorumError."""

@@ -61,7 +61,7 @@ def read_stream(partition: Path) -> Stream:
 def wait_for_end_offset(partition: Path, end_offset: int, process: Child) -> Stream:
     """Wait until the log of a running replica ends at this offset or later; returns the log."""
 
-    def look() -> Stream | None:
+    def read() -> Stream | None:
         try:
             stream = read_stream(partition)
         except (ProtocolError, LocalQuorumError, FileNotFoundError):
@@ -69,7 +69,7 @@ def wait_for_end_offset(partition: Path, end_offset: int, process: Child) -> Str
             return None
         return stream if stream.end_offset >= end_offset else None
 
-    return wait_until(look, f"{process.name} to have all records below offset {end_offset}", alive=[process])
+    return wait_until(read, f"{process.name} to have all records below offset {end_offset}", alive=[process])
 
 
 def require_identical(streams: Mapping[str, Stream], *, end_offset: int) -> None:

@@ -90,14 +90,14 @@ class Sampler:
                 pause_s = 0.0
                 while not self._is_stopped.wait(pause_s):
                     begun_s = time.monotonic()
-                    self._keep(runner.run(self._look()))
+                    self._keep(runner.run(self._sample()))
                     pause_s = max(0.0, begun_s + self._interval_s - time.monotonic())
                 runner.run(self._admin.close())
             self._end.set_result(None)
         except BaseException as error:  # noqa: BLE001 - told where the sampler is stopped
             self._end.set_exception(error)
 
-    async def _look(self) -> QuorumSample:
+    async def _sample(self) -> QuorumSample:
         try:
             quorum = await self._admin.describe_quorum()
         except PykraftError:

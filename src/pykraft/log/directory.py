@@ -88,7 +88,7 @@ class LogDirectory:
             raise
         return cls(path=path, directory_id=found_id, lock=lock)
 
-    def look(self) -> None:
+    def check_lock(self) -> None:
         """Check that the name of the lock file still belongs to the file that is held. Errors: StorageError.
 
         Whoever finds no file there, Kafka for example, makes another one, which is free.

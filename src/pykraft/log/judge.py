@@ -114,16 +114,16 @@ class Evidence:
         """The first noted place above this offset."""
         return min((each.start_offset for each in self.noted if each.start_offset > offset), default=NO_ONE_KNOWS)
 
-    def verdict_on(self, problem: CorruptionError, offset: Offset, *, look: Callable[[], Verdict]) -> Verdict:
+    def verdict_on(self, problem: CorruptionError, offset: Offset, *, judge_bytes: Callable[[], Verdict]) -> Verdict:
         """What a problem at this offset is.
 
-        ``look`` looks at the bytes from there on (`pykraft.log.tail`); it is called only if nothing else tells.
+        ``judge_bytes`` judges the bytes from there on (`pykraft.log.tail`); it is called only if nothing else tells.
         """
         if isinstance(problem, EpochError | ReadError):
             # A crash leaves neither a whole batch that nobody wrote nor a sector that cannot be read.
             return Verdict.DAMAGED
         if self.recovery_point is None:
-            return look()
+            return judge_bytes()
         return Verdict.DAMAGED if offset < self.recovery_point else Verdict.TORN
 
     def missing_end(self, path: Path, position: int, end_offset: Offset) -> CorruptionError | None:

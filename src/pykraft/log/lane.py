@@ -125,9 +125,9 @@ class OrderedLane:
         """Do after a job what nobody waits for: see `pykraft.log.log.Log.relieve`. Errors: StorageError."""
         self._work(self._log.relieve)
 
-    def look(self) -> None:
+    def check_files(self) -> None:
         """Check between two jobs that nobody deleted or renamed the files or the lock. Errors: StorageError."""
-        self._work(self._look)
+        self._work(self._check_files)
 
     def _perform(self, jobs: Sequence[Job]) -> None:
         appends: list[tuple[BatchHeader, Buffer]] = []
@@ -175,10 +175,10 @@ class OrderedLane:
             self._log.flush()
             self._unsynced_size_bytes = 0
 
-    def _look(self) -> None:
-        self._log.look()
+    def _check_files(self) -> None:
+        self._log.check_files()
         if self._directory is not None:
-            self._directory.look()
+            self._directory.check_lock()
 
     def _settle(self) -> None:
         self._sync()

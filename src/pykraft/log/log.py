@@ -104,7 +104,7 @@ class Presence:
         self._directory = directory
         self._expected: frozenset[str] = frozenset()
 
-    def look(self, views: Sequence[SegmentView]) -> None:
+    def check(self, views: Sequence[SegmentView]) -> None:
         """Compare the directory with all segments of the log. Errors: StorageError, which names what is gone."""
         if not self._fs.exists(self._directory):
             raise _gone(self._directory)
@@ -273,9 +273,9 @@ class Log:
         self._page_cache.relieve()
         self._segments[-1].reserve()
 
-    def look(self) -> None:
+    def check_files(self) -> None:
         """Check that the files are still where they were opened. Errors: StorageError when one is gone."""
-        self._presence.look(self._views)
+        self._presence.check(self._views)
 
     def truncate_to(self, offset: Offset) -> None:
         """Drop everything from the batch that contains ``offset`` on; durable when it returns.

@@ -57,10 +57,10 @@ def verdict_on(
     ``later`` are the segments after that of the problem. Errors: StorageError.
     """
 
-    def look() -> Verdict:
+    def judge_bytes() -> Verdict:
         return verdict_from(fs, Path(problem.path), problem.position, expected, later=later)
 
-    return evidence.verdict_on(problem, expected.base_offset, look=look)
+    return evidence.verdict_on(problem, expected.base_offset, judge_bytes=judge_bytes)
 
 
 def verdict_from(fs: Fs, segment: Path, position: int, expected: Expected, *, later: Iterable[Path]) -> Verdict:

@@ -70,10 +70,10 @@ class Reports:
         """The newest line that waits by rule 3, and its level."""
         self._unproven_since_s: float | None = None
 
-    def tell(self, report: Report, now_s: float) -> None:
+    def report(self, report: Report, now_s: float) -> None:
         """Log this line, now or later, or leave it out."""
         text, level = report.text, logging.ERROR if report.is_alarm else logging.INFO
-        # Rule 3: `look` logs it.
+        # Rule 3: `log_due` logs it.
         if report.kind is ReportKind.UNPROVEN:
             self._unproven = text, level
             if self._unproven_since_s is None:
@@ -81,12 +81,12 @@ class Reports:
         elif report.is_alarm:
             self._log(level, text)
         elif report.kind in OF_CONNECTIONS:
-            self._tell_of_connection(text, now_s)
+            self._report_connection(text, now_s)
         else:
             # Rule 2.
             self._log(logging.DEBUG if self._is_repeated(text, now_s) else level, text)
 
-    def look(self, now_s: float, *, is_proven: bool) -> None:
+    def log_due(self, now_s: float, *, is_proven: bool) -> None:
         """Log what has waited for long enough; call it a few times a second."""
         if is_proven:
             self._unproven = self._unproven_since_s = None
@@ -96,7 +96,7 @@ class Reports:
                 self._unproven = None
                 self._log(level, text)
 
-    def _tell_of_connection(self, text: str, now_s: float) -> None:
+    def _report_connection(self, text: str, now_s: float) -> None:
         # Rule 1: only peers can cause lines about connections at any rate.
         self._tokens = min(BURST_MAX, self._tokens + (now_s - self._filled_s) * LINES_PER_S)
         self._filled_s = now_s
@@ -292,7 +292,7 @@ class Driver:
 
     def report(self, report: Report) -> None:
         """See `Ports`."""
-        self._reports.tell(report, self._loop.time())
+        self._reports.report(report, self._loop.time())
 
     def report_connection(self, text: str) -> None:
         """See `LinksUser`."""
@@ -421,6 +421,6 @@ class Driver:
         if lag_ms > self._config.raft.fetch_timeout_ms / 4:
             logger.warning("the event loop was blocked for %.0f ms; elections start at the fetch timeout", lag_ms)
         self._guarded(self.host.explain, now())
-        self._reports.look(now_s, is_proven=self.host.status.is_proven)
+        self._reports.log_due(now_s, is_proven=self.host.status.is_proven)
         if not self._ended.done():
             self._loop.call_at(now_s + LAG_PERIOD_S, self._watch_lag, now_s + LAG_PERIOD_S)

@@ -60,7 +60,7 @@ class Lane(Protocol):
         """Do what can be done after the jobs were reported: nobody waits for it. Errors: StorageError."""
         ...
 
-    def look(self) -> None:
+    def check_files(self) -> None:
         """Check that nobody deleted or renamed the files. Errors: StorageError."""
         ...
 
@@ -188,9 +188,9 @@ class OrderedThread:
         try:
             self._looked_s = monotonic()
             while self._turn():
-                self._look_if_due()
+                self._check_if_due()
         except BaseException as error:  # noqa: BLE001 - the node stops with whatever it is
-            _tell(self._loop, self._failed, error)
+            _call_on(self._loop, self._failed, error)
 
     def _turn(self) -> bool:
         """Wait for work and do all of it; False when no more will come."""
@@ -202,7 +202,7 @@ class OrderedThread:
                 begun_s = monotonic()
                 # Group commit: one perform, and so one sync, for all jobs that waited.
                 io = self._lane.perform(list(chain.from_iterable(todo)))
-                _tell(self._loop, self._finished, _Finished(io, len(todo), monotonic() - begun_s))
+                _call_on(self._loop, self._finished, _Finished(io, len(todo), monotonic() - begun_s))
                 self._lane.relieve()
         return goes_on
 
@@ -234,12 +234,12 @@ class OrderedThread:
                 return self._queue.get(timeout=LOOK_S)
             except Empty:
                 # An idle node writes nothing, so no failing write would tell it that its files are gone.
-                self._look_if_due()
+                self._check_if_due()
 
-    def _look_if_due(self) -> None:
+    def _check_if_due(self) -> None:
         if monotonic() - self._looked_s >= LOOK_S:
             with self._uses_lane:
-                self._lane.look()
+                self._lane.check_files()
             self._looked_s = monotonic()
 
 
@@ -256,7 +256,7 @@ class BulkThread:
 
     def submit(self, read: Callable[[], T], then: Callable[[T], None]) -> None:
         """Run ``read`` on the thread, then call ``then`` with its result on the loop."""
-        self._tasks.put(lambda: _tell(self._loop, then, read()))
+        self._tasks.put(lambda: _call_on(self._loop, then, read()))
 
     def stop(self, timeout_s: float | None = None) -> bool:
         """Finish the current read and start no other; False when it did not end in time. Blocks."""
@@ -271,10 +271,10 @@ class BulkThread:
             try:
                 task()
             except BaseException as error:  # noqa: BLE001 - the node stops with whatever it is
-                _tell(self._loop, self._failed, error)
+                _call_on(self._loop, self._failed, error)
 
 
-def _tell(loop: asyncio.AbstractEventLoop, act: Callable[[T], None], argument: T) -> None:
+def _call_on(loop: asyncio.AbstractEventLoop, act: Callable[[T], None], argument: T) -> None:
     """Call ``act`` on the loop."""
     # A RuntimeError means that the loop is closed: nobody waits any more.
     with suppress(RuntimeError):

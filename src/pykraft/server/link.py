@@ -160,7 +160,7 @@ class Link:
         write_parts(self._transport, parts)
         self._is_awaited = False
         if self._is_paused or self._next is not None or self._frames.held_size_bytes:
-            self._look()
+            self._advance()
 
     def pass_on(self) -> None:
         """Pass on the waiting request; a client's next request waits until this one is answered."""
@@ -168,7 +168,7 @@ class Link:
         if self._next is None or not self.is_open:
             return
         self._pass_on()
-        self._look()
+        self._advance()
 
     def close(self) -> None:
         """Pass on nothing more; written bytes still go out, if the peer reads them soon."""
@@ -217,7 +217,7 @@ class Link:
             with memoryview(self._piece) as piece:
                 self._frames.put(bytes(piece[:nbytes]))
         self._owner.link_held(nbytes)
-        self._look()
+        self._advance()
 
     def connection_lost(self) -> None:
         """See `asyncio.Protocol`."""
@@ -233,9 +233,9 @@ class Link:
     def resume_writing(self) -> None:
         """See `asyncio.Protocol`: the waiting frame goes first, and may mute the link again."""
         self._is_muted = False
-        self._look()
+        self._advance()
 
-    def _look(self) -> None:
+    def _advance(self) -> None:
         """Pass on what may be passed on; a client's request queues for its turn."""
         while self.is_open:
             if self._next is None:

@@ -87,7 +87,7 @@ class AckPipe:
         self._pending = bytearray()
         self._is_open = True
 
-    def tell(self, event: str, **fields: object) -> None:
+    def write(self, event: str, **fields: object) -> None:
         """Write one line; after the end of the pipe it is dropped."""
         if not self._is_open:
             return
@@ -257,7 +257,7 @@ async def _serve(config: NodeConfig, options: ServerOptions) -> None:
 
     if options.ack_descriptor is not None:
         acks = AckPipe(loop, options.ack_descriptor, failed=unread)
-    tell = acks.tell if acks is not None else _tell_nobody
+    tell = acks.write if acks is not None else _tell_nobody
     node = Driver(config, loop, accepted_max=accepted_max())
 
     def begin() -> None:
@@ -269,7 +269,7 @@ async def _serve(config: NodeConfig, options: ServerOptions) -> None:
                 options.load,
                 run_id=run_id,
                 batch_size_bytes_max=batch_size_bytes_max,
-                tell=tell,
+                write=tell,
                 failed=node.fail,
             )
             # At the log end: the load has no state to build, and a leader is told that it leads only when its listener
@@ -292,7 +292,7 @@ async def _serve(config: NodeConfig, options: ServerOptions) -> None:
         await node.run(begin=begin)
     finally:
         if acks is not None:
-            acks.tell("stopped", node=config.node_id)
+            acks.write("stopped", node=config.node_id)
             acks.close()
 
 

@@ -152,10 +152,10 @@ class Workload:
         *,
         run_id: bytes,
         batch_size_bytes_max: int,
-        tell: Callable[..., None],
+        write: Callable[..., None],
         failed: Callable[[BaseException], None],
     ) -> None:
-        """``tell`` gets the events of a journal; ``failed`` gets bugs of ours.
+        """``write`` gets the events of a journal; ``failed`` gets bugs of ours.
 
         Errors: UsageError when a record does not fit into a batch.
         """
@@ -169,7 +169,7 @@ class Workload:
         self._loop = loop
         self._load = load
         self._run_id = run_id
-        self._tell = tell
+        self._write = write
         self._failed = failed
         self._claim: _Claim | None = None
         self._is_resting = False
@@ -185,12 +185,12 @@ class Workload:
         node_id = self._host.node_id
         if self._claim is not None:
             self._claim.is_over = True
-            self._tell("resigned", node=node_id, epoch=self._claim.epoch)
+            self._write("resigned", node=node_id, epoch=self._claim.epoch)
             self._claim = None
         if leader_id is not None and leader_id == node_id:
             self._claim = _Claim(epoch=epoch, begun_s=self._loop.time())
             self._stats.reset(self._loop.time())
-            self._tell("leader", node=node_id, run=self._run_id.hex(), epoch=epoch)
+            self._write("leader", node=node_id, run=self._run_id.hex(), epoch=epoch)
             self._loop.call_soon(self._turn, self._claim)
 
     def rest(self) -> None:
@@ -255,7 +255,7 @@ class Workload:
             return
         latency_ms = (time.monotonic() - proposed_s) * 1_000
         self._stats.committed(count, count * self._load.record_size_bytes, latency_ms)
-        self._tell(
+        self._write(
             "ack",
             node=self._host.node_id,
             run=self._run_id.hex(),

@@ -19,7 +19,7 @@ from tests.host.clients.world import LEADS, Leader, batch_of, fetch
 from tests.host.fakes import TOPIC_ID, TOPIC_NAME
 
 
-def told(leader: Leader) -> Any:
+def answered(leader: Leader) -> Any:
     [topic] = leader.answer()["responses"]
     [part] = topic["partitions"]
     return part
@@ -35,7 +35,7 @@ def test_committed_records_are_told_and_no_others() -> None:
     leader.append(batch_of([b"a", b"b"]))
     leader.append(batch_of([b"c"]), is_committed=False)
     leader.ask(ApiKey.FETCH, 12, fetch(1))
-    part = told(leader)
+    part = answered(leader)
     assert (part["high_watermark"], part["last_stable_offset"], part["error_code"]) == (2, 2, 0)
     assert values(part) == [b"a", b"b"], "whole batches; the client skips"
 
@@ -48,7 +48,7 @@ def test_a_fetch_waits_for_a_record() -> None:
     leader.clients.poll(1_400)
     assert leader.answers == []
     leader.append(batch_of([b"a"]))
-    assert values(told(leader)) == [b"a"]
+    assert values(answered(leader)) == [b"a"]
     assert leader.clients.next_deadline_ms is None
 
 
@@ -57,14 +57,14 @@ def test_a_wait_ends_with_an_empty_answer() -> None:
     leader.ask(ApiKey.FETCH, 12, fetch(0, max_wait_ms=500))
     leader.clients.poll(1_000)
     leader.clients.poll(1_500)
-    assert values(told(leader)) == []
+    assert values(answered(leader)) == []
 
 
 def test_a_client_that_is_gone_is_forgotten() -> None:
     leader = Leader()
     leader.ask(ApiKey.FETCH, 12, fetch(0, max_wait_ms=500))
     leader.is_there = False
-    leader.clients.look(leader.status)
+    leader.clients.after_step(leader.status)
     assert leader.clients.next_deadline_ms is None
     assert leader.answers == []
 
@@ -74,7 +74,7 @@ def test_one_more_than_may_wait_answers_the_oldest(monkeypatch: pytest.MonkeyPat
     leader = Leader()
     leader.ask(ApiKey.FETCH, 12, fetch(0, max_wait_ms=500))
     leader.ask(ApiKey.FETCH, 12, fetch(0, max_wait_ms=500))
-    assert values(told(leader)) == []
+    assert values(answered(leader)) == []
 
 
 def test_a_lost_leadership_ends_the_wait_with_the_new_leader() -> None:
@@ -109,14 +109,14 @@ def test_errors(body: Any, version: int, code: ErrorCode) -> None:
     leader = Leader()
     leader.append(batch_of())
     leader.ask(ApiKey.FETCH, version, body)
-    assert told(leader)["error_code"] == code
+    assert answered(leader)["error_code"] == code
 
 
 def test_a_new_leader_that_knows_no_high_watermark_yet_lets_the_consumer_wait() -> None:
     leader = Leader(LEADS._replace(high_watermark=None, committed_end_offset=Offset(0)))
     leader.append(batch_of([b"a", b"b"]), is_committed=False)
     leader.ask(ApiKey.FETCH, 12, fetch(2))
-    assert told(leader)["error_code"] == ErrorCode.NONE
+    assert answered(leader)["error_code"] == ErrorCode.NONE
 
 
 def test_there_are_no_sessions() -> None:
@@ -134,7 +134,7 @@ def test_a_record_that_is_truncated_during_the_read_is_not_told() -> None:
     [(_, then)] = leader.ports.reads
     leader.reads.truncated()
     then(b"")
-    assert told(leader)["error_code"] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert answered(leader)["error_code"] == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def several(leader: Leader, *asked: tuple[str, int, int], **changes: Any) -> Any:
@@ -190,7 +190,7 @@ def test_a_fetch_waits_for_as_many_bytes_as_it_asks_for() -> None:
         leader.append(batch_of([b"a"]))
         assert leader.answers == []
     leader.append(batch_of([b"a"]), is_committed=False)
-    leader.clients.look(leader.status)
+    leader.clients.after_step(leader.status)
     assert leader.answers == [], "only what is committed counts"
     leader.commit()
     assert rows_of(leader.answer()) == [(TOPIC_NAME, 0, 0, 3 * size_bytes)]

@@ -125,11 +125,11 @@ def test_another_leader_is_asked_and_a_node_that_leads_answers_itself() -> None:
     leader = following()
     negotiate(leader)
     leader.status = FOLLOWS._replace(leader_id=NodeId(3), leader_listeners=listeners(3), epoch=Epoch(5))
-    leader.clients.look(leader.status)
+    leader.clients.after_step(leader.status)
     assert leader.ports.closed == [LINK]
     assert leader.ports.dialed[-1] == (ConnectionId(1001), endpoint(3))
     leader.status = LEADS._replace(epoch=Epoch(6))
-    leader.clients.look(leader.status)
+    leader.clients.after_step(leader.status)
     assert leader.answer()["producer_id"] == (6 << COUNTER_BITS) + 1
     assert not leader.clients.producer_ids.owns(ConnectionId(1001))
 
@@ -137,7 +137,7 @@ def test_another_leader_is_asked_and_a_node_that_leads_answers_itself() -> None:
 def test_a_client_that_has_gone_is_not_asked_for_and_only_so_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     leader = following()
     leader.is_there = False
-    leader.clients.look(leader.status)
+    leader.clients.after_step(leader.status)
     assert leader.clients.next_deadline_ms is None
     leader.is_there = True
     monkeypatch.setattr(producer_ids_module, "WAITING_MAX", 1)
@@ -198,7 +198,7 @@ class Desk:
 
     def at(self, mono_ms: int, status: Status = FOLLOWS) -> None:
         """A step at this time."""
-        self.endpoints.look(status)
+        self.endpoints.after_step(status)
         self.endpoints.poll(mono_ms)
 
     def connect(self, *, serves: bool = True) -> None:
@@ -220,7 +220,7 @@ class Desk:
         parts = encode_response(key, version, header.correlation_id, body)
         self.endpoints.on_frame(link, b"".join(bytes(part) for part in parts))
 
-    def tell(self, *node_ids: int) -> None:
+    def name_endpoints(self, *node_ids: int) -> None:
         """The leader names all endpoints of these voters, and one of the others."""
         nodes = [
             {
@@ -241,7 +241,7 @@ def test_a_follower_asks_its_leader_once_for_the_endpoints_of_all_voters() -> No
     assert desk.ports.dialed == [(LINK, endpoint(2))]
     assert desk.endpoints.owns(LINK)
     desk.connect()
-    desk.tell(2, 3, 9)
+    desk.name_endpoints(2, 3, 9)
     assert desk.endpoints.known == {2: both(2), 3: both(3)}
     assert desk.ports.closed == [LINK]
     assert desk.endpoints.next_deadline_ms is None
@@ -258,7 +258,7 @@ def test_it_asks_less_and_less_often_while_an_endpoint_is_missing() -> None:
         if len(desk.ports.dialed) > before or mono_ms == 0:
             asked.append(mono_ms)
             desk.connect()
-            desk.tell(2)
+            desk.name_endpoints(2)
     assert asked == [0, 1_000, 3_000, 7_000, 15_000, 31_000, 61_000, 91_000, 121_000, 151_000, 181_000]
     assert desk.endpoints.known[NodeId(2)] == both(2)
 
@@ -289,7 +289,7 @@ def test_it_asks_again_when_it_is_not_answered(case: str) -> None:
 def test_every_new_leader_is_asked_and_what_was_known_stays() -> None:
     desk = Desk()
     desk.connect()
-    desk.tell(2, 3)
+    desk.name_endpoints(2, 3)
     nobody = FOLLOWS._replace(leader_id=None, role="unattached")
     desk.at(5, nobody)
     unreachable = FOLLOWS._replace(epoch=Epoch(5), leader_id=NodeId(3), leader_listeners=Listeners())

@@ -47,7 +47,7 @@ def codes(answer: Any) -> ErrorCode:
     return ErrorCode(topic["partition_responses"][0]["error_code"])
 
 
-def told(leader: Leader) -> Any:
+def answered(leader: Leader) -> Any:
     [topic] = leader.answer()["responses"]
     [part] = topic["partition_responses"]
     return part
@@ -60,7 +60,7 @@ def test_a_batch_goes_into_the_log_as_it_came_and_is_answered_when_it_is_committ
     leader.decide()
     assert leader.answers == []
     leader.commit()
-    part = told(leader)
+    part = answered(leader)
     assert (part["error_code"], part["base_offset"]) == (ErrorCode.NONE, 1)
     [_, (header, data)] = leader.recent.take(leader.view.start_offset, leader.recent.end_offset, 10_000)
     assert (header.base_offset, header.epoch, header.producer_id) == (1, 4, ID)
@@ -75,7 +75,7 @@ def test_a_large_batch_is_checked_off_the_loop() -> None:
     then(read())
     leader.decide()
     leader.commit()
-    assert told(leader)["error_code"] == ErrorCode.NONE
+    assert answered(leader)["error_code"] == ErrorCode.NONE
 
 
 def test_a_small_batch_waits_for_a_large_one_that_came_before_it_on_its_connection() -> None:
@@ -109,10 +109,10 @@ def test_a_repeat_of_a_batch_that_is_rejected_takes_its_place() -> None:
     _, data = batch_of((b"a", b"b"), producer_id=ID, sequence=0)
     leader.ask(ApiKey.PRODUCE, 11, produce(data), connection=2)
     leader.reject(BufferFullError("full"))
-    assert told(leader)["error_code"] == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert answered(leader)["error_code"] == ErrorCode.NOT_ENOUGH_REPLICAS
     leader.decide()
     leader.commit()
-    assert told(leader)["base_offset"] == 0
+    assert answered(leader)["base_offset"] == 0
 
 
 def test_acks_0_wants_no_answer() -> None:
@@ -194,7 +194,7 @@ def test_what_each_request_gets(changes: dict[str, Any], code: ErrorCode, text: 
     if code is ErrorCode.NONE:
         leader.decide()
         leader.commit()
-    part = told(leader)
+    part = answered(leader)
     assert part["error_code"] == code
     if version >= 8:
         assert text in part["error_message"] if text else part["error_message"] is None
@@ -213,7 +213,7 @@ def test_an_error_keeps_nothing_of_what_its_batch_expanded_to(size_bytes: int) -
     for _ in range(TRIES_MAX):
         leader = Leader(raft=RaftConfig(batch_size_bytes_max=limit_bytes))
         ask(leader, name="other")  # makes the reader and the writer of this version, which stay
-        assert told(leader)["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert answered(leader)["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         leaders.append(leader)
 
     def produced() -> Leader:
@@ -239,7 +239,7 @@ def test_an_unknown_producer_hears_where_the_log_starts_and_goes_on() -> None:
         if producer_epoch == 1:
             leader.decide()
             leader.commit()
-        part = told(leader)
+        part = answered(leader)
         rows.append((part["error_code"], part["log_start_offset"]))
     assert rows == [(ErrorCode.UNKNOWN_PRODUCER_ID, 3), (ErrorCode.NONE, 3)]
 
@@ -278,7 +278,7 @@ def test_an_empty_request_and_a_bad_batch() -> None:
     leader.ask(ApiKey.PRODUCE, 11, produce(None) | {"topic_data": []})
     assert leader.answer()["responses"] == []
     leader.ask(ApiKey.PRODUCE, 11, produce(b"bad"))
-    assert told(leader)["error_code"] == ErrorCode.CORRUPT_MESSAGE
+    assert answered(leader)["error_code"] == ErrorCode.CORRUPT_MESSAGE
 
 
 def test_a_follower_names_the_leader() -> None:
@@ -305,11 +305,11 @@ def test_a_rejected_batch_may_be_sent_again(error: Exception, code: ErrorCode) -
     for sequence in (0, -1):
         ask(leader, sequence)
         leader.reject(error)
-        assert told(leader)["error_code"] == code
+        assert answered(leader)["error_code"] == code
     ask(leader, 0)
     leader.decide()
     leader.commit()
-    assert told(leader)["error_code"] == ErrorCode.NONE
+    assert answered(leader)["error_code"] == ErrorCode.NONE
 
 
 def test_too_many_proposals_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,13 +317,13 @@ def test_too_many_proposals_are_rejected(monkeypatch: pytest.MonkeyPatch) -> Non
     leader = Leader()
     ask(leader, 0)
     ask(leader)
-    assert told(leader)["error_code"] == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert answered(leader)["error_code"] == ErrorCode.NOT_ENOUGH_REPLICAS
 
 
 def test_a_wrong_sequence_is_refused() -> None:
     leader = Leader()
     ask(leader, 5)
-    assert told(leader)["error_code"] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert answered(leader)["error_code"] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_a_repeated_batch_waits_for_the_commit_of_the_first_and_gets_its_offset() -> None:
@@ -331,13 +331,13 @@ def test_a_repeated_batch_waits_for_the_commit_of_the_first_and_gets_its_offset(
     ask(leader, 0)
     ask(leader, 0)
     leader.decide()
-    leader.clients.look(leader.status)
+    leader.clients.after_step(leader.status)
     assert leader.answers == []
     leader.commit()
     answers, leader.answers = leader.answers, []
     assert [one["responses"][0]["partition_responses"][0]["base_offset"] for one in answers if one] == [0, 0]
     ask(leader, 0)
-    assert (told(leader)["base_offset"], leader.recent.end_offset) == (0, 2)
+    assert (answered(leader)["base_offset"], leader.recent.end_offset) == (0, 2)
     assert leader.inbox.take() is None
 
 

@@ -21,7 +21,7 @@ from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.primitives import encode_varint
 from pykraft.protocol.records import encode_batch, encode_control_batch
 from pykraft.types import Buffer, Epoch, LeaderChange, NodeId, Offset, ReplicaKey
-from tests.host.clients.test_produce_requests import told
+from tests.host.clients.test_produce_requests import answered
 from tests.host.clients.world import FOLLOWS, LEADS, Leader, batch_of, config, produce, resealed, with_header
 from tests.host.fakes import FakePorts
 from tests.memory import taking_less_than
@@ -41,14 +41,14 @@ class Desk:
 
     def at(self, mono_ms: int) -> None:
         """A step at this time."""
-        self.profile.look(LEADS)
+        self.profile.after_step(LEADS)
         self.profile.poll(mono_ms)
-        self.profile.look(LEADS)
+        self.profile.after_step(LEADS)
 
     def fetched(self, replica_id: int | None, software: str | None, *, epoch: int = 4) -> None:
         """A replica fetches, and a step follows."""
         self.profile.replica_fetched(fetch(replica_id, epoch=epoch), software)
-        self.profile.look(LEADS)
+        self.profile.after_step(LEADS)
 
     @property
     def why(self) -> str | None:
@@ -100,7 +100,7 @@ def test_the_clients_of_a_new_leader_try_again_until_it_has_heard_the_voters() -
         assert strict is not None
         assert strict.code == code
     later = LEADS._replace(epoch=Epoch(5))
-    desk.profile.look(later)
+    desk.profile.after_step(later)
     strict = desk.profile.strict(later)
     assert strict is not None
     assert strict.code == ErrorCode.NOT_ENOUGH_REPLICAS, "it is new again"
@@ -189,13 +189,13 @@ def test_a_follower_logs_nothing() -> None:
     desk = Desk()
     desk.profile.replica_fetched(fetch(3), JAVA)
     desk.profile.poll(SETTLED_MS)
-    desk.profile.look(FOLLOWS)
+    desk.profile.after_step(FOLLOWS)
     assert desk.ports.reports == []
 
 
 def test_a_producer_hears_which_rule_its_batch_broke_and_why_it_holds() -> None:
     leader = Leader(client_records="auto")
-    leader.clients.look(leader.status)
+    leader.clients.after_step(leader.status)
     leader.clients.poll(0)
     plain = bytes(batch_of()[1])
     zipped = resealed(plain[:HEADER_SIZE_BYTES] + gzip.compress(plain[HEADER_SIZE_BYTES:]), attributes=1)
@@ -205,7 +205,7 @@ def test_a_producer_hears_which_rule_its_batch_broke_and_why_it_holds() -> None:
     for now_ms, code in ((1, ErrorCode.NOT_ENOUGH_REPLICAS), (SETTLED_MS, ErrorCode.INVALID_RECORD)):
         leader.clients.poll(now_ms)
         leader.ask(ApiKey.PRODUCE, 11, produce(zipped))
-        part = told(leader)
+        part = answered(leader)
         assert part["error_code"] == code
         assert part["error_message"] == (
             "Kafka's own replicas cannot read this batch, since it is compressed with gzip; "
@@ -214,13 +214,13 @@ def test_a_producer_hears_which_rule_its_batch_broke_and_why_it_holds() -> None:
     leader.ask(ApiKey.PRODUCE, 11, produce(plain))
     leader.decide()
     leader.commit()
-    assert told(leader)["error_code"] == ErrorCode.NONE, "the strict profile takes it"
+    assert answered(leader)["error_code"] == ErrorCode.NONE, "the strict profile takes it"
     for replica_id in (2, 3):
         leader.clients.replica_fetched(replace(fetch(replica_id)), OURS)
     leader.ask(ApiKey.PRODUCE, 11, produce(zipped))
     leader.decide()
     leader.commit()
-    assert told(leader)["error_code"] == ErrorCode.NONE
+    assert answered(leader)["error_code"] == ErrorCode.NONE
 
 
 GOOD = encode_batch([b"a", b"bc"], base_offset=Offset(0), epoch=Epoch(0), timestamp_ms=7).data

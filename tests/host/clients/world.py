@@ -165,7 +165,7 @@ class Leader:
         """Everything is committed."""
         self.status = self.status._replace(high_watermark=self.recent.end_offset)
         self.producers.committed(self.recent.end_offset)
-        self.clients.look(self.status)
+        self.clients.after_step(self.status)
 
     def decide(self) -> None:
         """The core accepts the next proposal, and it is in the log."""
@@ -195,7 +195,7 @@ class Leader:
         """Another node leads the next epoch."""
         self.status = FOLLOWS._replace(epoch=Epoch(5), log_end_offset=self.status.log_end_offset)
         self.producers.lost(None)
-        self.clients.look(self.status)
+        self.clients.after_step(self.status)
 
 
 def produce(records: Buffer | None, *, name: str = TOPIC_NAME, index: int = 0, **changes: Any) -> Body:

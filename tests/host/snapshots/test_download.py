@@ -39,9 +39,9 @@ class Desk:
     def polled(self, mono_ms: int) -> list[Event]:
         """What the core is told at this time."""
         self.download_jobs.poll(now(mono_ms))
-        return self.told()
+        return self.delivered()
 
-    def told(self) -> list[Event]:
+    def delivered(self) -> list[Event]:
         """Let the lane work, and take what the core is told."""
         while self.ports.reads:
             self.ports.finish_read()
@@ -52,11 +52,11 @@ class Desk:
 
     def begin(self, snapshot_id: OffsetAndEpoch = ID, epoch: int = 7) -> list[Event]:
         self.download_jobs.begin(snapshot_id, Epoch(epoch))
-        return self.told()
+        return self.delivered()
 
     def append(self, data: bytes, position: int, *, is_last: bool = False) -> list[Event]:
         self.download_jobs.append(ID, position, data, is_last=is_last)
-        return self.told()
+        return self.delivered()
 
 
 def at(position: int, snapshot_id: OffsetAndEpoch = ID, *, epoch: int = 7) -> list[Event]:
@@ -183,9 +183,9 @@ def test_only_the_download_that_is_wanted_last_is_checked_further(monkeypatch: p
     desk = Desk(desk.fs)
     desk.download_jobs.begin(ID, Epoch(7))
     desk.ports.finish_read()
-    assert desk.told() != []
+    assert desk.delivered() != []
     desk.download_jobs.close()
     desk = Desk(desk.fs)
     desk.download_jobs.begin(ID, Epoch(7))
     desk.download_jobs.begin(id_of(200, 5), Epoch(7))
-    assert desk.told() == at(0, id_of(200, 5))
+    assert desk.delivered() == at(0, id_of(200, 5))

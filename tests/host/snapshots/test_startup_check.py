@@ -40,7 +40,7 @@ class Directory:
         content[at] ^= 4
         self.fs.write(path, bytes(content))
 
-    def look(self) -> list[str]:
+    def set_aside(self) -> list[str]:
         return set_damaged_aside(self.fs, self.log)
 
     @property
@@ -55,26 +55,26 @@ class Directory:
 def test_sound_ones_are_left_alone_and_older_ones_not_looked_at() -> None:
     directory = Directory(5, 10, 20, damaged=(5,))
     before = directory.fs.listdir(DIRECTORY)
-    assert directory.look() == []
+    assert directory.set_aside() == []
     assert directory.fs.listdir(DIRECTORY) == before
-    assert Directory().look() == []
+    assert Directory().set_aside() == []
 
 
 @pytest.mark.parametrize("at", [3, 80, -100, -3])
 def test_what_the_log_holds_from_its_beginning_is_not_needed(at: int) -> None:
     directory = Directory(10)
     directory.damage(id_of(10, 1), at=at)
-    [told] = directory.look()
+    [told] = directory.set_aside()
     assert told.startswith("DAMAGED SNAPSHOT, set aside as .damaged since the log holds the same: ")
     assert f"{10:020d}-{1:010d}.checkpoint at position" in told
     assert directory.counting == []
     assert directory.aside == [f"{10:020d}-{1:010d}.checkpoint.damaged"]
-    assert directory.look() == []
+    assert directory.set_aside() == []
 
 
 def test_one_is_set_aside_durably() -> None:
     directory = Directory(10, damaged=(10,))
-    directory.look()
+    directory.set_aside()
     assert directory.fs.operations[-1][0] == "sync_dir"
 
 
@@ -83,7 +83,7 @@ def test_what_the_log_holds_behind_an_older_sound_one_is_not_needed(
     offsets: tuple[int, ...], damaged: tuple[int, ...], kept: list[int]
 ) -> None:
     directory = Directory(*offsets, damaged=damaged, begins_behind=8)
-    assert len(directory.look()) == len(damaged)
+    assert len(directory.set_aside()) == len(damaged)
     assert directory.counting == kept
 
 
@@ -100,7 +100,7 @@ def test_what_the_log_holds_behind_an_older_sound_one_is_not_needed(
 def test_one_that_is_needed_keeps_the_node_down_with_the_repair(directory: Directory, why: str) -> None:
     before = directory.fs.listdir(DIRECTORY)
     with pytest.raises(CorruptionError, match="expected CRC") as caught:
-        directory.look()
+        directory.set_aside()
     assert why in str(caught.value)
     assert "replace it with the file of this name from another replica, or add a later snapshot" in str(caught.value)
     assert directory.fs.listdir(DIRECTORY) == before
@@ -109,18 +109,18 @@ def test_one_that_is_needed_keeps_the_node_down_with_the_repair(directory: Direc
 def test_a_later_one_of_another_replica_mends_it() -> None:
     directory = Directory(8, damaged=(8,), begins_behind=8)
     write(directory.fs, [b"theirs"], directory=DIRECTORY, snapshot_id=id_of(15, 1))
-    assert directory.look() == []
+    assert directory.set_aside() == []
 
 
 def test_the_checkpoint_of_formatting_is_needed_while_it_is_the_newest() -> None:
     directory = Directory()
     write_bootstrap(directory.fs, DIRECTORY, None)
-    assert directory.look() == []
+    assert directory.set_aside() == []
     directory.damage(id_of(0, 0), at=70)
     with pytest.raises(CorruptionError, match="it holds the first voter set"):
-        directory.look()
+        directory.set_aside()
     write(directory.fs, [b"state"], directory=DIRECTORY, snapshot_id=id_of(10, 1))
-    assert directory.look() == []
+    assert directory.set_aside() == []
 
 
 @pytest.mark.parametrize("repair", ["copied", "fetched"])
@@ -158,4 +158,4 @@ def test_what_ends_before_the_log_begins_is_of_no_interest() -> None:
     directory = Directory(3, 8, damaged=(3,), begins_behind=8)
     log: Log = directory.log
     assert log.start_offset == 8
-    assert directory.look() == []
+    assert directory.set_aside() == []

@@ -28,12 +28,12 @@ from pykraft.protocol.batch import HEADER_SIZE_BYTES
 from pykraft.protocol.records import encode_control_batch
 from pykraft.types import ControlRecord, Election, Epoch, KRaftVersion, KRaftVoters, NodeId, Offset
 from tests.core.replicas import voter_set
-from tests.log.data_directory import FIRST, GOLDEN, META, batch_size, damage, flip, look, segments
+from tests.log.data_directory import FIRST, GOLDEN, META, batch_size, damage, flip, segments, verified
 
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*/disk/*/data")), ids=lambda path: str(path.relative_to(GOLDEN)))
 def test_what_kafka_wrote_is_sound(path: Path) -> None:
-    report = look(path)
+    report = verified(path)
     assert report.findings.damage == []
     (partition,) = report.partitions
     assert partition.log.batches_count > 30
@@ -43,7 +43,7 @@ def test_what_kafka_wrote_is_sound(path: Path) -> None:
 
 def test_what_pykraft_wrote_is_sound(node: Path) -> None:
     for directory in (node, node.parent):
-        report = look(directory)
+        report = verified(directory)
         assert (report.findings.damage, report.findings.notes) == ([], [])
         (partition,) = report.partitions
         assert partition.log.end_offset == partition.log.recovery_point == 60
@@ -56,7 +56,7 @@ def test_it_writes_nothing(node: Path) -> None:
         return {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in node.iterdir()}
 
     before = state()
-    look(node.parent)
+    verified(node.parent)
     assert state() == before
 
 
@@ -72,7 +72,7 @@ def test_leftovers_and_strange_names_are_notes_and_a_swap_is_not(node: Path) -> 
     (node / "core.1234").write_bytes(b"x")
     (node / "00000000000000000010-0000000001.checkpoint.damaged").write_bytes(b"x")
     (node.parent / "my notes").mkdir()
-    report = look(node.parent)
+    report = verified(node.parent)
     assert report.findings.damage == []
     texts = {note.path.name: note.text for note in report.findings.notes}
     assert len(texts) == 6
@@ -86,7 +86,7 @@ def test_leftovers_and_strange_names_are_notes_and_a_swap_is_not(node: Path) -> 
 
 def test_a_node_in_quarantine_is_told_and_an_unreadable_note_of_it_is_damage(node: Path) -> None:
     (node / "quarantine").write_bytes(b"?")
-    report = look(node)
+    report = verified(node)
     assert [Path(note.path).name for note in report.findings.notes] == ["quarantine"]
     assert "does not vote" in str(report.findings.notes[0])
     assert [name for name, _ in damage(node)] == ["quarantine"]
@@ -110,24 +110,24 @@ def test_partitions_of_other_topics_are_not_looked_at(node: Path) -> None:
     other = node.parent / "orders-3"
     other.mkdir()
     (other / f"{FIRST}.log").write_bytes(b"garbage")
-    report = look(node.parent)
+    report = verified(node.parent)
     assert report.findings.damage == []
     assert [note.path for note in report.findings.notes] == [other]
 
 
 def test_a_directory_that_is_just_formatted_is_sound(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_bytes(encode_meta(META))
-    assert look(tmp_path) == VerifyReport()
+    assert verified(tmp_path) == VerifyReport()
 
 
 def test_another_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="it holds nothing; give an entry"):
-        look(tmp_path)
+        verified(tmp_path)
     (tmp_path / "letter.txt").write_text("dear")
     with pytest.raises(UsageError, match="neither a log directory"):
-        look(tmp_path)
+        verified(tmp_path)
     with pytest.raises(StorageError):
-        look(tmp_path / "absent")
+        verified(tmp_path / "absent")
 
 
 def test_a_truncation_meanwhile_is_looked_at_again(node: Path) -> None:
@@ -245,7 +245,7 @@ def test_a_snapshot_that_is_there_and_cannot_be_read_is_an_error(kafkas: Path, c
 def test_a_file_with_the_name_of_a_partition_is_a_strange_file(node: Path) -> None:
     path = node.parent / "orders-3"
     path.write_bytes(b"x")
-    (note,) = look(node.parent).findings.notes
+    (note,) = verified(node.parent).findings.notes
     assert (note.path, "not a file of Kafka's" in note.text) == (path, True)
     assert damage(node.parent) == []
 
@@ -324,7 +324,7 @@ def put_voters(path: Path, *voters: int) -> None:
 
 
 def advice(node: Path) -> str:
-    return look(node).findings.damage[0].advice
+    return verified(node).findings.damage[0].advice
 
 
 def test_an_only_voter_keeps_its_directory(node: Path) -> None:
@@ -343,7 +343,7 @@ def test_an_election_that_cannot_be_read_names_no_voters(node: Path) -> None:
     for name in ("quorum-state", "quorum-state.check"):
         (node / name).write_bytes(b"{")
     put_voters(segments(node)[0], 1)
-    told = {one.path.name: one.advice for one in look(node).findings.damage}
+    told = {one.path.name: one.advice for one in verified(node).findings.damage}
     assert told["quorum-state"] == OF_AN_ONLY_VOTER[REPAIR_FILE]
 
 

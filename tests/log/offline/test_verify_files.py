@@ -19,7 +19,7 @@ from pykraft.protocol.batch import crc_of, read_header
 from pykraft.protocol.records import encode_batch, encode_control_batch
 from pykraft.types import ControlRecord, Election, Epoch, EpochStart, NodeId, Offset, SnapshotFooter, SnapshotHeader
 from tests.log.damaged_directories import epoch_of
-from tests.log.data_directory import batch_size, damage, flip, look, segments
+from tests.log.data_directory import batch_size, damage, flip, segments, verified
 
 
 def test_an_epoch_that_is_changed_is_damage_of_the_log_and_the_checkpoint_is_not_blamed(node: Path) -> None:
@@ -72,9 +72,9 @@ def test_a_wrong_epoch_checkpoint_is_named(node: Path) -> None:
     ]
     RecoveryPoint.create(OsFs(), node, Offset(30)).close()
     assert damage(node) == []
-    assert "is behind" in look(node).findings.notes[0].text
+    assert "is behind" in verified(node).findings.notes[0].text
     path.unlink()
-    assert "is missing" in look(node).findings.notes[0].text
+    assert "is missing" in verified(node).findings.notes[0].text
 
 
 @pytest.mark.parametrize(

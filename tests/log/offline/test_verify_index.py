@@ -15,7 +15,7 @@ from pykraft.log.index import OFFSET_ENTRY, TIME_ENTRY
 from pykraft.log.offline.verify import verify
 from pykraft.log.offline.verify_findings import Findings
 from pykraft.log.os_fs import OsFs
-from tests.log.data_directory import FIRST, batch_size, damage, flip, look, segments
+from tests.log.data_directory import FIRST, batch_size, damage, flip, segments, verified
 from tests.log.logs import batch
 
 
@@ -66,7 +66,7 @@ def test_a_wrong_index_entry_is_named(node: Path, suffix: str, plant: Callable[[
     assert found, "nothing was found"
     assert {name for name, _ in found} == {path.name}
     assert any(expected in text for _, text in found), found
-    assert "remove this index" in look(node).findings.damage[0].advice
+    assert "remove this index" in verified(node).findings.damage[0].advice
 
 
 def test_a_preallocated_index_may_end_in_zeros(node: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_preallocated_index_may_end_in_zeros(node: Path) -> None:
 
 def test_missing_indexes_and_indexes_without_a_log_are_notes(node: Path) -> None:
     (node / f"{FIRST}.index").rename(node / "00000000000000000999.index")
-    report = look(node)
+    report = verified(node)
     assert report.findings.damage == []
     assert {note.path.name for note in report.findings.notes} == {f"{FIRST}.index", "00000000000000000999.index"}
 

@@ -20,7 +20,7 @@ from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.recovery_point import RecoveryPoint
 from pykraft.protocol.batch import scan
 from pykraft.types import Offset
-from tests.log.data_directory import batch_size, damage, flip, look, make_node, segments
+from tests.log.data_directory import batch_size, damage, flip, make_node, segments, verified
 from tests.log.logs import batch
 
 
@@ -38,7 +38,7 @@ def test_every_flipped_byte_of_a_log_is_found(node: Path) -> None:
 def test_a_flipped_byte_is_named_once_and_the_rest_is_still_read(node: Path) -> None:
     path = segments(node)[1]
     flip(path, batch_size(path) + 90)
-    report = look(node)
+    report = verified(node)
     (found,) = report.findings.damage
     assert (found.path, found.position) == (path, batch_size(path))
     assert found.expected.startswith("CRC ")
@@ -66,7 +66,7 @@ def test_a_missing_segment_is_a_gap(node: Path) -> None:
     path = segments(node)[1]
     for each in node.glob(f"{path.stem}.*"):
         each.unlink()
-    (found,) = look(node).findings.damage
+    (found,) = verified(node).findings.damage
     assert found.path == segments(node)[1]
     assert found.expected == f"offset {int(path.stem)}"
     assert found.found == f"a segment that begins at offset {int(segments(node)[1].stem)}"
@@ -87,7 +87,7 @@ def test_an_epoch_that_goes_back_is_named(node: Path) -> None:
     data = bytearray(path.read_bytes())
     data[12:16] = struct.pack(">i", 1)  # no CRC covers the epoch
     path.write_bytes(data)
-    (found,) = look(node).findings.damage
+    (found,) = verified(node).findings.damage
     assert (found.path, found.position, found.found) == (path, 0, "epoch 1")
     assert found.expected == "an epoch of at least 2"
 
@@ -96,7 +96,7 @@ def test_a_tail_above_the_recovery_point_is_being_written(node: Path) -> None:
     path = segments(node)[-1]
     _, data = batch(60, epoch=2, size_bytes=100)
     path.write_bytes(path.read_bytes() + data + data[:50])
-    report = look(node)
+    report = verified(node)
     assert report.findings.damage == []
     (note,) = report.findings.notes
     assert "50 bytes from position" in note.text
@@ -127,7 +127,7 @@ def test_a_cut_last_batch_without_a_recovery_point_is_a_note(node: Path) -> None
     whole = path.read_bytes()
     path.write_bytes(whole + data[:-1])
     assert damage(node) == []
-    assert "being written" in look(node).findings.notes[0].text
+    assert "being written" in verified(node).findings.notes[0].text
     flip(path, 80)
     assert [name for name, _ in damage(node)] == [path.name]
 
@@ -141,7 +141,7 @@ def test_damage_is_found_without_indexes_too(node: Path) -> None:
     path.write_bytes(data[: size + 90] + b"?" + data[size + 91 :])
     assert [each for each in damage(node) if "CRC" in each[1]] == damage(node) != []
     path.write_bytes(data[: size + 8] + b"\xff" * 60 + data[size + 68 :])
-    (found,) = look(node).findings.damage
+    (found,) = verified(node).findings.damage
     assert (found.path, found.position) == (path, size)
 
 
@@ -150,7 +150,7 @@ def test_a_hole_between_segments_above_the_recovery_point_is_a_tail(node: Path) 
     RecoveryPoint.create(OsFs(), node, Offset(int(second.stem))).close()
     for each in node.glob(f"{second.stem}.*"):
         each.unlink()
-    report = look(node)
+    report = verified(node)
     assert report.findings.damage == []
     (note,) = report.findings.notes
     assert note.path == third
@@ -171,7 +171,7 @@ def test_progress_is_told_within_a_segment_too(node: Path, monkeypatch: pytest.M
 
 def test_a_log_without_segments_is_empty(tmp_path: Path) -> None:
     (tmp_path / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg")
-    report = look(tmp_path)
+    report = verified(tmp_path)
     assert (report.findings.damage, report.findings.notes) == ([], [])
     assert report.partitions[0].log == LogSummary()
 

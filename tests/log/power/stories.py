@@ -110,10 +110,10 @@ class Holding:
 class Replica:
     """A node that is written to, and its promises so far."""
 
-    def __init__(self, fs: Fs, node_config: NodeConfig, tell: Callable[[str, str, Check], None]) -> None:
+    def __init__(self, fs: Fs, node_config: NodeConfig, promise: Callable[[str, str, Check], None]) -> None:
         self.fs = fs
         self.config = node_config
-        self.tell = tell
+        self.promise = promise
         self.batches: list[Batch] = []
         self.start = 0
         self._io = count(1)
@@ -136,7 +136,7 @@ class Replica:
 
     def tell_log(self, what: str, *holdings: Holding) -> None:
         """The log is one of these."""
-        self.tell("log", what, lambda node: any(each.holds(node) for each in holdings))
+        self.promise("log", what, lambda node: any(each.holds(node) for each in holdings))
 
     def holding(self) -> Holding:
         """The log as it was told, all of it durable."""
@@ -158,10 +158,12 @@ class Replica:
             leader_id=None if leader is None else NodeId(leader),
             voted=None if voted is None else ReplicaKey(NodeId(voted)),
         )
-        self.tell("election", f"{before} or {election}", lambda node: node.election in {before, election, Election()})
+        self.promise(
+            "election", f"{before} or {election}", lambda node: node.election in {before, election, Election()}
+        )
         voters = self.config.voters.ids
         self.perform(lambda io: WriteElectionState(io=io, election=election, voters=voters, kraft_version=0))
-        self.tell("election", f"{election}", lambda node: node.election == election)
+        self.promise("election", f"{election}", lambda node: node.election == election)
 
     def kill(self) -> None:
         """The process ends, and its locks with it; nothing is synced."""
@@ -186,7 +188,7 @@ class Promises:
     calls: Sequence[object]
     told: list[Told] = field(default_factory=list)
 
-    def tell(self, topic: str, what: str, check: Check) -> None:
+    def promise(self, topic: str, what: str, check: Check) -> None:
         """From the calls made so far on, this holds."""
         self.told.append(Told(calls_count=len(self.calls), topic=topic, what=what, check=check))
 
@@ -211,13 +213,13 @@ def dynamic_config(top: Path) -> NodeConfig:
     return replace(replica_config(top), voters=VoterSet(), bootstrap_servers=(Endpoint("localhost", 9_001),))
 
 
-def formatted(fs: Fs, node_config: NodeConfig, tell: Tell) -> None:
+def formatted(fs: Fs, node_config: NodeConfig, promise: Tell) -> None:
     """An operator formats the disk: from then on the directory is proven to be this voter's, and stays it."""
     assert node_config.node_id is not None
     directory_id = node_config.directory_id
     assert directory_id is not None
     is_dynamic = not node_config.voters.ids
-    tell("voters", "who votes is known once the disk is formatted", _knows_voters(is_dynamic=is_dynamic))
+    promise("voters", "who votes is known once the disk is formatted", _knows_voters(is_dynamic=is_dynamic))
     format_directories(
         fs,
         [node_config.log_dir],
@@ -228,8 +230,8 @@ def formatted(fs: Fs, node_config: NodeConfig, tell: Tell) -> None:
         random_uuid=lambda: Uuid(b"\7" * 16),
         before_metadata=lambda: write_bootstrap(fs, node_config.partition_directory, VOTERS) if is_dynamic else None,
     )
-    tell("proof", "the disk is formatted", lambda node: node.proving.proof.is_complete)
-    tell("identity", "the directory id", lambda node: node.directory.directory_id == directory_id)
+    promise("proof", "the disk is formatted", lambda node: node.proving.proof.is_complete)
+    promise("identity", "the directory id", lambda node: node.directory.directory_id == directory_id)
 
 
 def _knows_voters(*, is_dynamic: bool) -> Check:
@@ -240,10 +242,10 @@ def _knows_voters(*, is_dynamic: bool) -> Check:
     return check
 
 
-def first_start(fs: Fs, node_config: NodeConfig, tell: Tell) -> None:
+def first_start(fs: Fs, node_config: NodeConfig, promise: Tell) -> None:
     """Format, start, vote, stop, and start again."""
-    formatted(fs, node_config, tell)
-    replica = Replica(fs, node_config, tell)
+    formatted(fs, node_config, promise)
+    replica = Replica(fs, node_config, promise)
     replica.elect(1, voted=2)
     replica.elect(1, leader=2)
     replica.elect(2, voted=1)
@@ -253,39 +255,39 @@ def first_start(fs: Fs, node_config: NodeConfig, tell: Tell) -> None:
     replica.kill()
 
 
-def killed_in_each_start(fs: Fs, node_config: NodeConfig, tell: Tell) -> None:
+def killed_in_each_start(fs: Fs, node_config: NodeConfig, promise: Tell) -> None:
     """Each start is killed one directory later than the one before. What the first that lives tells is durable."""
-    formatted(fs, node_config, tell)
+    formatted(fs, node_config, promise)
     for syncs in count(1):
         try:
-            Replica(dying(fs, syncs=syncs), node_config, tell).kill()
+            Replica(dying(fs, syncs=syncs), node_config, promise).kill()
         except Killed:
             continue
         break
-    replica = Replica(fs, node_config, tell)
+    replica = Replica(fs, node_config, promise)
     replica.elect(1, leader=2)
     replica.append(*run_of(0, 2))
     replica.kill()
 
 
-def unproven(fs: Fs, node_config: NodeConfig, tell: Tell) -> None:
+def unproven(fs: Fs, node_config: NodeConfig, promise: Tell) -> None:
     """A disk that nobody formatted is not proven before the core says so, wherever the first start ended."""
-    tell("proof", "nothing proves the directory yet", lambda node: not node.proving.proof.is_complete)
-    replica = Replica(fs, node_config, tell)
+    promise("proof", "nothing proves the directory yet", lambda node: not node.proving.proof.is_complete)
+    replica = Replica(fs, node_config, promise)
     replica.elect(4, leader=2)
     replica.append(*run_of(0, 2, epoch=4))
-    tell("proof", "the proof is on its way", lambda _: True)
+    promise("proof", "the proof is on its way", lambda _: True)
     proof = replace(PROVEN, votes_above=Epoch(4))
     replica.perform(lambda io: NoteProof(io=io, votes_above=proof.votes_above))
-    tell("proof", f"{proof}", lambda node: node.proving.proof == proof)
+    promise("proof", f"{proof}", lambda node: node.proving.proof == proof)
     replica.append(*run_of(2, 2, epoch=4))
     replica.kill()
 
 
-def appended_and_truncated(fs: Fs, node_config: NodeConfig, tell: Tell) -> None:
+def appended_and_truncated(fs: Fs, node_config: NodeConfig, promise: Tell) -> None:
     """Groups of appends over several segments, then truncations within and across segments, and other batches."""
-    formatted(fs, node_config, tell)
-    replica = Replica(fs, node_config, tell)
+    formatted(fs, node_config, promise)
+    replica = Replica(fs, node_config, promise)
     replica.elect(1, leader=2)
     for first in range(0, 24, 4):
         replica.append(*run_of(first, 4, size_bytes=150, fill=1))
@@ -308,10 +310,10 @@ def _truncate(replica: Replica, offset: int) -> None:
     replica.tell_log(f"batches up to {offset} alone", replica.holding())
 
 
-def killed(fs: Fs, node_config: NodeConfig, tell: Tell) -> None:
+def killed(fs: Fs, node_config: NodeConfig, promise: Tell) -> None:
     """A process is killed before it synced, with a torn batch at the end. What the next start shows stays."""
-    formatted(fs, node_config, tell)
-    replica = Replica(fs, node_config, tell)
+    formatted(fs, node_config, promise)
+    replica = Replica(fs, node_config, promise)
     replica.elect(1, leader=2)
     replica.append(*run_of(0, 3, size_bytes=150))
     for round_number in range(2):
@@ -327,29 +329,29 @@ def killed(fs: Fs, node_config: NodeConfig, tell: Tell) -> None:
     replica.kill()
 
 
-def quarantined(fs: Fs, node_config: NodeConfig, tell: Tell) -> None:
+def quarantined(fs: Fs, node_config: NodeConfig, promise: Tell) -> None:
     """A quarantine begins before the log is cut, and ends when what was lost is back."""
-    formatted(fs, node_config, tell)
-    replica = Replica(fs, node_config, tell)
+    formatted(fs, node_config, promise)
+    replica = Replica(fs, node_config, promise)
     replica.elect(2, leader=2)
     replica.append(*run_of(0, 6, epoch=2, size_bytes=150))
     note = Quarantine(epoch=Epoch(2), until_offset=Offset(6), is_cut=True, damages=())
-    tell("quarantine", "perhaps", lambda node: node.view.quarantine in {None, note})
+    promise("quarantine", "perhaps", lambda node: node.view.quarantine in {None, note})
     replica.perform(lambda io: EnterQuarantine(io=io, quarantine=note, end_offset=Offset(0)))
-    tell("quarantine", "it is noted", lambda node: node.view.quarantine == note)
+    promise("quarantine", "it is noted", lambda node: node.view.quarantine == note)
     _truncate(replica, 3)
     replica.append(*run_of(3, 3, epoch=2, size_bytes=150))
-    tell("quarantine", "perhaps", lambda node: node.view.quarantine in {None, note})
+    promise("quarantine", "perhaps", lambda node: node.view.quarantine in {None, note})
     replica.perform(lambda io: LeaveQuarantine(io=io))
-    tell("quarantine", "it is over", lambda node: node.view.quarantine is None)
+    promise("quarantine", "it is over", lambda node: node.view.quarantine is None)
     replica.append(*run_of(6, 1, epoch=2))
     replica.kill()
 
 
-def cleaned(fs: Fs, node_config: NodeConfig, tell: Tell) -> None:
+def cleaned(fs: Fs, node_config: NodeConfig, promise: Tell) -> None:
     """Snapshots are written and frozen; the log is cleaned behind them, and the older of them goes."""
-    formatted(fs, node_config, tell)
-    replica = Replica(fs, node_config, tell)
+    formatted(fs, node_config, promise)
+    replica = Replica(fs, node_config, promise)
     replica.elect(1, leader=2)
     replica.append(*run_of(0, 12, size_bytes=200))
     replica.append(*run_of(12, 12, size_bytes=200))
@@ -359,7 +361,7 @@ def cleaned(fs: Fs, node_config: NodeConfig, tell: Tell) -> None:
         _clean(replica, snapshot_id)
     catalog = replica.node.snapshot_files.catalog
     catalog.retire_before(newer)
-    tell("retired", f"{older} is gone", lambda node: older not in node.snapshot_files.catalog.ids)
+    promise("retired", f"{older} is gone", lambda node: older not in node.snapshot_files.catalog.ids)
     replica.append(*run_of(24, 3, size_bytes=200))
     replica.kill()
 
@@ -372,7 +374,7 @@ def _freeze(replica: Replica, snapshot_id: OffsetAndEpoch) -> None:
     writer.freeze()
     with closing(replica.fs.open(checkpoint_path(replica.partition, snapshot_id))) as file:
         data = file.pread(file.size(), 0)
-    replica.tell("snapshot", f"{snapshot_id} is frozen", _has_snapshot(snapshot_id, data))
+    replica.promise("snapshot", f"{snapshot_id} is frozen", _has_snapshot(snapshot_id, data))
     replica.node.snapshot_files.catalog.add(snapshot_id)
 
 
@@ -398,11 +400,11 @@ def _clean(replica: Replica, snapshot_id: OffsetAndEpoch) -> None:
     replica.tell_log(f"a log that starts at {kept}", replica.holding())
 
 
-def installed(fs: Fs, node_config: NodeConfig, tell: Tell) -> None:
+def installed(fs: Fs, node_config: NodeConfig, promise: Tell) -> None:
     """A snapshot is fetched, with a restart half-way, and takes the place of the log."""
-    formatted(fs, node_config, tell)
+    formatted(fs, node_config, promise)
     data = small_batches()
-    replica = Replica(fs, node_config, tell)
+    replica = Replica(fs, node_config, promise)
     replica.elect(3, leader=2)
     replica.append(*run_of(0, 12, epoch=2, size_bytes=200))
     download = Download(fs, replica.partition, ID, leader_epoch=Epoch(3))
@@ -420,7 +422,7 @@ def installed(fs: Fs, node_config: NodeConfig, tell: Tell) -> None:
     replica.tell_log("the log, or nothing behind the snapshot", replica.holding(), empty)
     download.freeze()
     # Every start from here on finds a snapshot that holds more than the log, and goes on with the install.
-    replica.tell("snapshot", f"{ID} is fetched", _has_snapshot(ID, data))
+    replica.promise("snapshot", f"{ID} is fetched", _has_snapshot(ID, data))
     replica.tell_log("nothing behind the snapshot", empty)
     replica.batches, replica.start = [], ID.offset
     replica.node.snapshot_files.catalog.add(ID)

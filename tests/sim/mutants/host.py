@@ -114,7 +114,7 @@ def prepared_appends_fill_the_buffer_for_good(patch: Patch) -> None:
 def leader_is_told_too_early(patch: Patch) -> None:
     """A listener hears that its node leads before it got everything that was committed before."""
 
-    def tell(self: Registration) -> bool:
+    def deliver_change(self: Registration) -> bool:
         news = self.news
         if news is None:
             return False
@@ -122,7 +122,7 @@ def leader_is_told_too_early(patch: Patch) -> None:
         self.listener.on_leader_change(news.epoch, news.leader_id)
         return True
 
-    patch.setattr(Registration, "_tell", tell)
+    patch.setattr(Registration, "_deliver_change", deliver_change)
 
 
 @bug("Raft paper §5.3 (apply only what is committed)")

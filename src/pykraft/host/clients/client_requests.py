@@ -97,9 +97,9 @@ class OffsetRequests:
         counts = Counter((row["name"], part["partition_index"]) for row, _, part in asked)
         unanswered = len(asked)
 
-        def found(row: Body, at: int, part: Body, told: Body) -> None:
+        def answer_part(row: Body, at: int, part: Body, fields: Body) -> None:
             nonlocal unanswered
-            row["partitions"][at] = {"partition_index": part["partition_index"], "error_code": 0, **told}
+            row["partitions"][at] = {"partition_index": part["partition_index"], "error_code": 0, **fields}
             unanswered -= 1
             if not unanswered:
                 answer({"topics": rows})
@@ -107,7 +107,7 @@ class OffsetRequests:
         if not asked:
             answer({"topics": rows})
         for row, at, part in asked:
-            then = partial(found, row, at, part)
+            then = partial(answer_part, row, at, part)
             # Kafka's answer, and so a request costs at most one search for each name of the topic.
             if counts[row["name"], part["partition_index"]] > 1:
                 then({"error_code": ErrorCode.INVALID_REQUEST})
@@ -173,11 +173,11 @@ class OffsetRequests:
             offset,
             search.end_offset,
             SEARCHED_SIZE_BYTES_MAX,
-            lambda found: self._look(search, found),
+            lambda found: self._search_piece(search, found),
             search.is_wanted,
         )
 
-    def _look(self, search: _Search, found: RecordBuffers | None) -> None:
+    def _search_piece(self, search: _Search, found: RecordBuffers | None) -> None:
         """Look through one piece, then read the next one."""
         if not found:
             search.then({"error_code": ErrorCode.NOT_LEADER_OR_FOLLOWER})
@@ -456,14 +456,14 @@ class ClientRequests:
         """A snapshot that ends in this epoch replaced the log."""
         self._states.begin_anew(epoch)
 
-    def look(self, status: Status) -> None:
+    def after_step(self, status: Status) -> None:
         """After a step: answer what waited for it."""
-        self.profile.look(status)
-        self._endpoints.look(status)
+        self.profile.after_step(status)
+        self._endpoints.after_step(status)
         self._produce.poll(status)
         self._produce.committed()
-        self._fetches.look()
-        self.producer_ids.look()
+        self._fetches.answer_ready()
+        self.producer_ids.after_step()
 
     def poll(self, mono_ms: int) -> None:
         """Advance to this time."""

@@ -96,7 +96,7 @@ class ConsumerFetches:
             # `poll` sets the deadline, since it knows the time.
             self._ports.wake_at(AT_ONCE_MS)
 
-    def look(self) -> None:
+    def answer_ready(self) -> None:
         """Answer what can be answered: there are new records, or this node leads no more."""
         for fetch in list(self._waiting):
             if not fetch.is_wanted() or self._serve(fetch):

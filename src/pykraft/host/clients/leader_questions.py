@@ -125,7 +125,7 @@ class VoterEndpoints(LeaderQuestions):
         """What voters told a leader of their endpoints."""
         return self._known
 
-    def look(self, status: Status) -> None:
+    def after_step(self, status: Status) -> None:
         """After a step: there may be another leader, or this leader may have heard from a voter."""
         before, self._status = self._status, status
         if status.leads:
@@ -227,9 +227,9 @@ class ProducerIds(LeaderQuestions):
             answer(ASK_AGAIN)
         else:
             self._waiting.append(_Asker(listener=listener, is_wanted=is_wanted, answer=answer))
-            self.look()
+            self.after_step()
 
-    def look(self) -> None:
+    def after_step(self) -> None:
         """After a step: there may be another leader."""
         while self._waiting and not self._waiting[0].is_wanted() and not self._is_asking:
             self._waiting.popleft()
@@ -274,7 +274,7 @@ class ProducerIds(LeaderQuestions):
 
     def _ready(self, connection: ConnectionId, wire: DialedConnection) -> None:
         del connection, wire
-        self.look()
+        self.after_step()
 
     def _answered(self, wire: DialedConnection, data: Buffer) -> None:
         answer = wire.answered_body(data)
@@ -282,7 +282,7 @@ class ProducerIds(LeaderQuestions):
         self._deadline_ms = None
         ids = {key: answer[key] for key in ("producer_id", "producer_epoch")}
         self._answer(ASK_AGAIN if answer["error_code"] else ids)
-        self.look()
+        self.after_step()
 
     def _failed(self) -> None:
         self._is_asking = False

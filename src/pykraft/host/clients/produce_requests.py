@@ -136,7 +136,7 @@ class ProduceRequests:
         unanswered = sum(len(topic["partition_data"]) for topic in topics)
         error: ErrorCode = ErrorCode.NONE
 
-        def told(row: Body, at: int, part: Body) -> None:
+        def answer_part(row: Body, at: int, part: Body) -> None:
             nonlocal unanswered, error
             row["partition_responses"][at] = part
             error = error or part["error_code"]
@@ -159,17 +159,17 @@ class ProduceRequests:
             answer({"responses": []})
         for row, topic in zip(rows, topics, strict=True):
             for at, part in enumerate(topic["partition_data"]):
-                self._produce(body, version, requester.connection, topic["name"], part, partial(told, row, at))
+                self._produce(body, version, requester.connection, topic["name"], part, partial(answer_part, row, at))
 
     def _produce(
-        self, body: Body, version: int, connection: ConnectionId, name: str, part: Body, told: Callable[[Body], None]
+        self, body: Body, version: int, connection: ConnectionId, name: str, part: Body, then: Callable[[Body], None]
     ) -> None:
         def reply(error: ErrorCode, text: str | None = None, base_offset: int = -1) -> None:
             row = {"index": part["index"], "error_code": error, "base_offset": base_offset, "error_message": text}
             # Java's producer goes on after an unknown producer id only if it hears where the log starts (KIP-360).
             if error in (ErrorCode.NONE, ErrorCode.UNKNOWN_PRODUCER_ID):
                 row["log_start_offset"] = self._topics.status().log_start_offset
-            told(row)
+            then(row)
 
         def decided(outcome: ProposalOutcome) -> None:
             match outcome:

@@ -172,7 +172,7 @@ class RecordsProfile:
                 return StrictProfile(why=why, code=code)
         return None
 
-    def look(self, status: Status) -> None:
+    def after_step(self, status: Status) -> None:
         """After a step of a leader: log when the profile changes."""
         if not status.leads or self._config.client_records != AUTO_RECORDS:
             return

@@ -66,13 +66,13 @@ class SnapshotTrigger:
         self._given = end
         self._record_bytes += size_bytes
         # Only the bytes have changed; `poll` brings the time.
-        self._look(0, high_watermark)
+        self._check_due(0, high_watermark)
 
     def poll(self, mono_ms: int, high_watermark: Offset) -> None:
         """Advance to this time and high watermark."""
         if self._since_ms is None:
             self._since_ms = mono_ms
-        self._look(mono_ms - self._since_ms, high_watermark)
+        self._check_due(mono_ms - self._since_ms, high_watermark)
 
     def begin_anew(self) -> None:
         """Reset the count: the listener was given a snapshot, or is asked for one."""
@@ -88,7 +88,7 @@ class SnapshotTrigger:
         self.begin_anew()
         return given, reason
 
-    def _look(self, elapsed_ms: int, high_watermark: Offset) -> None:
+    def _check_due(self, elapsed_ms: int, high_watermark: Offset) -> None:
         if self._reason is None:
             self._reason = due(self._settings, record_bytes=self._record_bytes, elapsed_ms=elapsed_ms)
             self._due_offset = high_watermark

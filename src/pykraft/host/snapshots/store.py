@@ -87,14 +87,14 @@ class DownloadJobs:
             key, self._held, self._held_until_ms = self._held, None, None
             if self._failures.is_pausing:
                 # By way of the lane, since this step has taken its last event.
-                self._ports.submit_read(partial(_too_soon, key[0]), self._tell)
+                self._ports.submit_read(partial(_too_soon, key[0]), self._report)
             else:
                 self._go_on(key)
 
     def append(self, snapshot_id: OffsetAndEpoch, position: int, data: Buffer, *, is_last: bool) -> None:
         """Append these bytes if they continue the download; freeze the snapshot if they are the last."""
         act = partial(self._append, snapshot_id, position, data, is_last=is_last)
-        self._ports.submit_read(lambda: self._attempt(snapshot_id, act), self._tell)
+        self._ports.submit_read(lambda: self._attempt(snapshot_id, act), self._report)
 
     def abandon(self, snapshot_id: OffsetAndEpoch) -> None:
         """Remove the stored part of this snapshot."""
@@ -111,12 +111,12 @@ class DownloadJobs:
 
     def _caught_up(self, key: _Key, told: DownloadEvent | _NotWritten | None) -> None:
         if told is not None:
-            self._tell(told)
+            self._report(told)
         # More remains to be checked, unless the core wants another snapshot by now.
         elif key == self._wanted:
             self._go_on(key)
 
-    def _tell(self, told: DownloadEvent | _NotWritten) -> None:
+    def _report(self, told: DownloadEvent | _NotWritten) -> None:
         if isinstance(told, _NotWritten):
             self._failures.failed(told.error)
             told = DownloadFailed(snapshot_id=told.snapshot_id, reason=str(told.error))

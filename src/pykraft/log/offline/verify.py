@@ -291,7 +291,7 @@ def _verify_partition(directory: Path, findings: Findings, reading: Reading) -> 
         before = _epochs_and_segments(fs, directory)
         found = Findings()
         try:
-            report = _look(directory, found, reading)
+            report = _check_once(directory, found, reading)
         except StorageError:
             if _epochs_and_segments(fs, directory) == before:
                 # Nothing changed, so a truncation by a running node is not the reason.
@@ -303,7 +303,7 @@ def _verify_partition(directory: Path, findings: Findings, reading: Reading) -> 
             return report
     # It changed during the checks so far: report the damage of a last one, with a warning.
     found = Findings()
-    report = _look(directory, found, reading)
+    report = _check_once(directory, found, reading)
     found = found if earlier is None else found.also_in(earlier)
     if found.damage_count:
         found.add_note(directory, "changed during the check: what is reported as damage may be a truncation")
@@ -321,7 +321,7 @@ def _epochs_and_segments(fs: Fs, directory: Path) -> tuple[bytes, tuple[str, ...
     return epochs, tuple(name for name in fs.listdir(directory) if name.endswith(LOG))
 
 
-def _look(directory: Path, findings: Findings, reading: Reading) -> PartitionReport:
+def _check_once(directory: Path, findings: Findings, reading: Reading) -> PartitionReport:
     fs = reading.fs
     names = fs.listdir(directory)
     base_offsets = base_offsets_in(names)

@@ -279,7 +279,7 @@ class LogCheck:
     def _begin_part(self, path: Path, part: LogPart) -> None:
         if self._is_offset_known and self._chain.offset != part.offset:
             expected, found = f"offset {self._chain.offset}", f"offset {part.offset}"
-            self._tell(CorruptionError(path, position=part.start, expected=expected, found=found), part.end)
+            self._report(CorruptionError(path, position=part.start, expected=expected, found=found), part.end)
         self._chain.offset = part.offset
         self._is_offset_known = True
 
@@ -289,7 +289,7 @@ class LogCheck:
         if found.epochs and found.epochs[0].epoch < self._chain.epoch:
             expected, epoch = f"an epoch of at least {self._chain.epoch}", f"epoch {found.epochs[0].epoch}"
             error = EpochError(path, position=checked.part.start, expected=expected, found=epoch)
-            self._tell(error, checked.part.end)
+            self._report(error, checked.part.end)
         self._findings.extend_by_new(checked.findings)
         if checked.first_time_entry is not None and checked.first_time_entry[1] < self._max_timestamp:
             self._low_entry = path.with_suffix(TIME_INDEX), *checked.first_time_entry, self._max_timestamp
@@ -350,7 +350,7 @@ class LogCheck:
                 self.summary.epochs.clear()
                 self._start_at(base_offset)
             elif self._is_offset_known:
-                self._tell(gap, 0)
+                self._report(gap, 0)
             if not self._is_over:
                 self._chain.offset = base_offset
         self._is_offset_known = True
@@ -429,7 +429,7 @@ class LogCheck:
         try:
             chain.check(segment.path, position, header)
         except CorruptionError as problem:
-            self._tell(problem, segment.end)
+            self._report(problem, segment.end)
             if self._is_over:
                 return
             chain.skip(header)
@@ -446,7 +446,7 @@ class LogCheck:
 
     def _bad(self, segment: SegmentCheck, bad: BadBytes) -> None:
         """Bytes that are not a sound batch; the offsets after them may be unknown."""
-        self._tell(bad.problem, segment.end)
+        self._report(bad.problem, segment.end)
         if self._is_over:
             return
         if segment.index is not None:
@@ -465,7 +465,7 @@ class LogCheck:
         if segment.times is not None:
             segment.times.skip_to(header.base_offset)
 
-    def _tell(self, problem: CorruptionError, end: int) -> None:
+    def _report(self, problem: CorruptionError, end: int) -> None:
         """Report damage, or the start of what does not count."""
         offset, path, position = self._chain.offset, Path(problem.path), problem.position
         expected = Expected(base_offset=offset, epoch=self._chain.epoch)

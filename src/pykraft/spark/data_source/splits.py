@@ -365,12 +365,12 @@ def judged(split: Split, problem: CorruptionError) -> CorruptionError:
     evidence = read_evidence(fs, segment.parent)
     expected = Expected(base_offset=split.first.base_offset, epoch=split.first.epoch)
 
-    def judge() -> Verdict:
+    def judge_bytes() -> Verdict:
         names = fs.listdir(segment.parent)
         later = [segment.with_name(name) for name in sorted(names) if name > segment.name and name.endswith(LOG)]
         return verdict_from(fs, segment, problem.position, expected, later=later)
 
-    return error_of(problem, evidence.verdict_on(problem, expected.base_offset, look=judge))
+    return error_of(problem, evidence.verdict_on(problem, expected.base_offset, judge_bytes=judge_bytes))
 
 
 def _rewritten(split: Split, position: int, found: BatchIdentity, planned: BatchIdentity | None) -> UsageError:
