@@ -102,7 +102,6 @@ def _compare(folder: Path, record_size_bytes: int, laps: Sequence[Lap]) -> Compa
 
 
 def _turn_ratios(laps: Sequence[Lap], first: str, second: str) -> list[float]:
-    """The ratio of each turn in which both have a rate."""
     rates = {(lap.turn, lap.contender): lap.run.records_per_s for lap in laps if lap.run.failure is None}
     turns = dict.fromkeys(lap.turn for lap in laps)
     return [

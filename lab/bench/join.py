@@ -109,11 +109,7 @@ def join(children: Children, folder: Path, options: JoinOptions) -> Joined:
     Errors: LocalQuorumError when the quorum fails, the leader changes meanwhile, or the copies differ.
     """
     cluster = Cluster(
-        children,
-        folder,
-        throughput=options.records_per_s,
-        record_size_bytes=options.record_size_bytes,
-        is_dynamic=True,
+        children, folder, throughput=options.records_per_s, record_size_bytes=options.record_size_bytes, is_dynamic=True
     )
     voters = [*cluster.nodes.values()]
     snapshot_id = give_snapshot(voters, options.snapshot_mib * 2**20)

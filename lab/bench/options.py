@@ -1,7 +1,4 @@
-"""The options of a benchmark, checked before anything starts.
-
-Source of the record sizes: `pykraft.server.workload`.
-"""
+"""The options of a benchmark, checked before anything starts. Source of the record sizes: `pykraft.server.workload`."""
 
 from __future__ import annotations
 

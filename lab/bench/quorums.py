@@ -107,7 +107,6 @@ class Probe:
         return Watermark(offset=offset, leader_id=self._asked_id, epoch=self._epoch, at_s=time.monotonic())
 
     def _after(self, node_id: int) -> int:
-        """The next voter in turn."""
         ids = sorted(self._ports)
         return ids[(ids.index(node_id) + 1) % len(ids)]
 

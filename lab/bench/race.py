@@ -53,7 +53,6 @@ def highest_sustained(is_sustained: Callable[[int], bool], start: int) -> int | 
 
 
 def _climb(is_sustained: Callable[[int], bool], start: int) -> tuple[int | None, int | None]:
-    """The last rate that was sustained and the first one that was not."""
     good, rate = None, start
     for _ in range(DOUBLINGS_MAX):
         if not is_sustained(rate):
@@ -125,7 +124,6 @@ class Race:
         return laps
 
     def _search(self, folder: Path, task: Task) -> None:
-        """Find the rate of the contenders that need one."""
         for contender in self._contenders:
             key = contender.name, folder, task.record_size_bytes
             if not contender.breaks_when_overloaded or task.records_per_s is not None or key in self._rates:

@@ -77,10 +77,7 @@ def failures(transferred: Transferred) -> list[str]:
 
 
 def transfer(children: Children, folder: Path, options: TransferOptions) -> Transferred:
-    """Run the measurement in this empty folder.
-
-    Errors: LocalQuorumError when the quorum fails.
-    """
+    """Run the measurement in this empty folder. Errors: LocalQuorumError when the quorum fails."""
     cluster = Cluster(
         children,
         folder,

@@ -121,7 +121,6 @@ class ProxyNetwork:
         task.add_done_callback(self._tasks.discard)
 
     async def _carry(self, node_id: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Run one connection until one side closes it or a reset ends it."""
         try:
             _, port = self._fronts[node_id]
             node_reader, node_writer = await self._dial(port)

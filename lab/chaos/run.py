@@ -153,8 +153,6 @@ class _Begun:
 
 
 class _Run:
-    """One run on its ground."""
-
     def __init__(self, options: ChaosOptions, ground: Ground, watcher: Watcher) -> None:
         self._options = options
         self._cluster = ground.cluster

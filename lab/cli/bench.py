@@ -74,18 +74,10 @@ def bench() -> None:
 )
 @click.option("--seconds", type=DECIMAL, default=10.0, show_default=True, help="Measured seconds of each run.")
 @click.option(
-    "--warm-up",
-    type=DECIMAL,
-    default=8.0,
-    show_default=True,
-    help="Seconds of load before the measurement starts.",
+    "--warm-up", type=DECIMAL, default=8.0, show_default=True, help="Seconds of load before the measurement starts."
 )
 @click.option(
-    "--runs",
-    type=WHOLE,
-    default=3,
-    show_default=True,
-    help="Number of runs of each; pykraft and Kafka take turns.",
+    "--runs", type=WHOLE, default=3, show_default=True, help="Number of runs of each; pykraft and Kafka take turns."
 )
 @click.option(
     "--linger-ms",
@@ -208,11 +200,7 @@ def _contenders(peer: str, kafka_libs: Path | None) -> list[Contender]:
 @throughput_option
 @record_size_option
 @click.option(
-    "--seconds",
-    type=DECIMAL,
-    default=15.0,
-    show_default=True,
-    help="Seconds to measure commits before the node joins.",
+    "--seconds", type=DECIMAL, default=15.0, show_default=True, help="Seconds to measure commits before the node joins."
 )
 @folder_option
 @json_option

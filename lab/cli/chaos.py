@@ -206,7 +206,6 @@ def _heading(options: ChaosOptions) -> Sequence[str]:
 
 
 def _again(options: ChaosOptions) -> str:
-    """The command that injects the same faults in the same order."""
     from lab.chaos.plan import FaultKind
 
     words = ["pykraft", "chaos", "--seed", str(options.seed), "--minutes", f"{options.seconds / 60:g}"]

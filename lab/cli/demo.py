@@ -41,17 +41,9 @@ PASSING_INTERVAL_S = 2.0
 @click.option("--nodes", type=WHOLE, default=3, show_default=True, help="Number of voters.")
 @click.option("--throughput", type=WHOLE, default=5_000, show_default=True, help="Records written per second.")
 @click.option("--record-size", type=WHOLE, default=256, show_default=True, help="Size of each record, in bytes.")
+@click.option("--report", "report_path", type=NewFolder(), help="Write an HTML report to this folder.")
 @click.option(
-    "--report",
-    "report_path",
-    type=NewFolder(),
-    help="Write an HTML report to this folder.",
-)
-@click.option(
-    "--data",
-    "data_path",
-    type=NewFolder(),
-    help="Keep all files in this folder, which must be new or empty.",
+    "--data", "data_path", type=NewFolder(), help="Keep all files in this folder, which must be new or empty."
 )
 @json_option
 def demo(
@@ -121,8 +113,6 @@ def _report_writer(directory: Path) -> Callable[[Story], Path]:
 
 
 class _Lines:
-    """Prints stages and passing states on a console."""
-
     def __init__(self, console: Console, status: Status) -> None:
         self._console = console
         self._status = status

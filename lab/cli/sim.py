@@ -73,9 +73,7 @@ sim.add_command(replay)
 @run_options
 @click.option("--spark", metavar="MASTER", help="Run the seeds on this Spark master: local[2], spark://host:port, …")
 @click.option(
-    "--out",
-    type=NewFile(),
-    help="Append a row for each seed to this file, and skip the seeds that it already holds.",
+    "--out", type=NewFile(), help="Append a row for each seed to this file, and skip the seeds that it already holds."
 )
 @click.option("--report", type=NewFile(), help="Write a page with the outcome, failures and coverage to this file.")
 def run(  # noqa: PLR0913 - one argument for each option
@@ -288,7 +286,6 @@ def _search(
 
 
 def _print_bug(row: dict[str, Any], *, as_json: bool) -> None:
-    """Print one JSON object, or the bug with its details below it."""
     if as_json:
         click.echo(json.dumps(row))
         return
@@ -308,5 +305,4 @@ def _chosen(search: ModuleType, names: Sequence[str]) -> Sequence[str]:
 
 
 def _known(kind: str) -> Iterable[str]:
-    """Names for the shell's completion."""
     return tuple(getattr(importlib.import_module(PLANTED_BUGS), kind))

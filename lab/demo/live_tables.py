@@ -159,7 +159,6 @@ class LiveTables:
         self._jvm.close()
 
     def _run(self) -> None:
-        """The thread: from the process to the query."""
         try:
             spark = self._jvm.session()
             self._session.set_result(spark)
@@ -202,8 +201,6 @@ def micro_batch(progress: StreamingQueryProgress) -> MicroBatch:
 
 
 class _Listener(StreamingQueryListener):
-    """Passes on Spark's events about queries."""
-
     def __init__(self, ended: Callable[[StreamingQueryProgress], None], terminated: Callable[[str], None]) -> None:
         self._ended = ended
         self._terminated = terminated

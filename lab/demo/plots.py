@@ -399,7 +399,6 @@ def _steps(
 
 
 def _over_time(axes: Axes, story: Story, *, end_s: float | None = None) -> None:
-    """The time axis of the run, with each time without a leader marked."""
     axes.set_xlim(0, end_s or load_s(story))
     axes.set_xlabel(SECONDS)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=8, steps=[1, 2, 5, 10]))
@@ -412,7 +411,6 @@ def _over_time(axes: Axes, story: Story, *, end_s: float | None = None) -> None:
 
 
 def _legend(axes: Axes) -> None:
-    """Place the legend above the picture, where it hides nothing, in as many rows as the width requires."""
     handles, labels = axes.get_legend_handles_labels()
     if handles:
         width = axes.get_figure(root=True).get_figwidth()

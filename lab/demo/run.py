@@ -120,7 +120,6 @@ class DemoLoad:
         return end_offset
 
     def _kill_leader(self) -> Kill:
-        """Kill the leader with kill -9, wait until another node acknowledges, and restart it."""
         journal = self.cluster.journal
         victim = self.cluster.nodes[journal.leader_id()]
         mark = journal.mark()

@@ -73,10 +73,7 @@ def check_jars(folder: Path) -> Path:
 
 
 def fetch(folder: Path) -> None:
-    """Let Maven copy the jars of the pom and their dependencies into this folder.
-
-    Errors: KafkaUnavailableError.
-    """
+    """Let Maven copy the jars of the pom and their dependencies into this folder. Errors: KafkaUnavailableError."""
     maven = shutil.which("mvn")
     if maven is None:
         raise KafkaUnavailableError("no mvn on the PATH, which fetches Kafka's jars: install Debian's package maven")

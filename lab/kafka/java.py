@@ -31,13 +31,7 @@ STOPPED_BY_SIGTERM = 143
 JAVA_VERSION_MIN = 17
 PACKAGE = "openjdk-17-jre-headless"
 LOG_CONFIG = Path(__file__).resolve().parent / "log4j2.properties"
-SMALL_JVM = (
-    "-Xmx256m",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-XX:-UsePerfData",
-    "-Djava.awt.headless=true",
-)
+SMALL_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Djava.awt.headless=true")
 """A small heap, the serial collector, only the first compiler: starts in half the time, and runs slower afterwards."""
 SERVER_JVM = (
     "-Xmx1G",

@@ -7,11 +7,7 @@ import sys
 
 import pytest
 
-from pykraft.cli.printable import (
-    WaitingLine,
-    print_table,
-    printable,
-)
+from pykraft.cli.printable import WaitingLine, print_table, printable
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from the nodes.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from pykraft.client.remote.leader_search import Patience
 from pykraft.config import TEST_TOPIC_ID, TEST_TOPIC_NAME
@@ -19,7 +19,7 @@ from pykraft.protocol.schema import Body
 from pykraft.rpc import fetch, fetch_snapshot, parts
 from pykraft.rpc.context import RpcContext
 from pykraft.types import Endpoint, Epoch, LeaderChange, Listeners, NodeId, Offset, OffsetAndEpoch, Uuid
-from tests.client.scripted import Answer, ScriptedNode, run
+from tests.client.scripted import Answer, ScriptedNode
 
 VERSION = 18
 PATIENT = Patience(timeout_ms=10_000, request_timeout_ms=2_000, retry_backoff_ms=5)
@@ -184,14 +184,11 @@ class ScriptedLog:
         return None if known == epoch and end >= offset else OffsetAndEpoch(Offset(end), Epoch(known))
 
 
-def with_log(main: Callable[[ScriptedLog], Awaitable[None]], **options: Uuid) -> None:
-    """Run a test with three nodes that serve one log."""
-
-    async def body() -> None:
-        log = ScriptedLog(**options)
-        async with AsyncExitStack() as stack:
-            for node in log.nodes.values():
-                await stack.enter_async_context(node)
-            await main(log)
-
-    run(body)
+@asynccontextmanager
+async def served_log(**options: Uuid) -> AsyncIterator[ScriptedLog]:
+    """Three nodes that serve one log."""
+    log = ScriptedLog(**options)
+    async with AsyncExitStack() as stack:
+        for node in log.nodes.values():
+            await stack.enter_async_context(node)
+        yield log

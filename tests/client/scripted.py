@@ -7,7 +7,7 @@ connection.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Final, Self
 
@@ -101,16 +101,6 @@ class ScriptedNode:
                     writer.writelines(frame(encode_response(key, header.api_version, correlation_id, answer)))
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
-
-
-def run(main: Callable[[], Awaitable[None]]) -> None:
-    """Run a test on a loop of its own, and not for ever."""
-
-    async def body() -> None:
-        async with asyncio.timeout(20):
-            await main()
-
-    asyncio.run(body())
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -12,7 +12,7 @@ import pytest
 from pykraft.client import LeaderAndEpoch, Node, Reader, StateReader, configure, subscriptions, text_serde
 from pykraft.config import LogSettings, NodeConfig
 from pykraft.errors import NotLeaderError, NotRunningError, OutcomeUnknownError, UsageError
-from tests.client.nodes import BOTH, QUICK, TIMEOUT_S, Recorder, alone, run
+from tests.client.nodes import BOTH, QUICK, TIMEOUT_S, Recorder, alone
 
 AN_HOUR_MS = 3_600_000
 Act = Callable[[Node[str]], Awaitable[object]]
@@ -146,20 +146,17 @@ async def test_a_call_that_gave_up_waiting_is_waited_for_again(tmp_path: Path, o
 
 @BOTH
 @pytest.mark.parametrize("ends_by", ["shutdown", "close"])
-def test_a_listener_that_swallows_its_cancellation_once_is_called_no_more(
+async def test_a_listener_that_swallows_its_cancellation_once_is_called_no_more(
     tmp_path: Path, own_thread: bool, ends_by: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def main() -> None:
-        node = Node(alone(tmp_path), text_serde, own_thread=own_thread)
-        stubborn = Stubborn(1)
-        node.register(stubborn)
-        await node.initialize()
-        await asyncio.wait_for(stubborn.began.wait(), TIMEOUT_S)
-        await (node.shutdown(timeout_ms=10) if ends_by == "shutdown" else node.close())
-        assert (stubborn.calls, stubborn.cancelled) == (1, 1)
-
     caplog.set_level(logging.ERROR, "pykraft")
-    run(main)
+    node = Node(alone(tmp_path), text_serde, own_thread=own_thread)
+    stubborn = Stubborn(1)
+    node.register(stubborn)
+    await node.initialize()
+    await asyncio.wait_for(stubborn.began.wait(), TIMEOUT_S)
+    await (node.shutdown(timeout_ms=10) if ends_by == "shutdown" else node.close())
+    assert (stubborn.calls, stubborn.cancelled) == (1, 1)
     assert caplog.text == ""
 
 
@@ -188,27 +185,24 @@ async def test_a_listener_that_will_not_end_is_left_behind_and_named(
 
 
 @BOTH
-def test_a_call_may_propose_and_take_itself_out_and_come_back(tmp_path: Path, own_thread: bool) -> None:
-    async def main() -> None:
-        async with Node(alone(tmp_path), text_serde, own_thread=own_thread) as node:
+async def test_a_call_may_propose_and_take_itself_out_and_come_back(tmp_path: Path, own_thread: bool) -> None:
+    async with Node(alone(tmp_path), text_serde, own_thread=own_thread) as node:
 
-            async def act(node: Node[str]) -> object:
-                node.unregister(listener)
-                listener.act = wait_for_the_next
-                node.register(listener)
-                return await node.propose(["from within"])
-
-            async def wait_for_the_next(_: Node[str]) -> None:
-                """The second time."""
-
-            listener = Acting(node, act)
+        async def act(node: Node[str]) -> object:
+            node.unregister(listener)
+            listener.act = wait_for_the_next
             node.register(listener)
-            await node.wait_for_leader()
-            await node.propose(["go"])
-            await listener.sees("go", "go", "from within")
-            assert [type(outcome).__name__ for outcome in listener.outcomes] == ["Committed", "NoneType"]
+            return await node.propose(["from within"])
 
-    run(main)
+        async def wait_for_the_next(_: Node[str]) -> None:
+            """The second time."""
+
+        listener = Acting(node, act)
+        node.register(listener)
+        await node.wait_for_leader()
+        await node.propose(["go"])
+        await listener.sees("go", "go", "from within")
+        assert [type(outcome).__name__ for outcome in listener.outcomes] == ["Committed", "NoneType"]
 
 
 @BOTH
@@ -354,35 +348,31 @@ async def cleaned(node: Node[str]) -> int:
 
 
 @BOTH
-def test_a_plain_listener_begins_at_the_log_start_and_goes_on_there(
+async def test_a_plain_listener_begins_at_the_log_start_and_goes_on_there(
     tmp_path: Path, own_thread: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each time that the log is cleaned, also after a restart; what it misses is told once, and the node goes on."""
-
-    async def main() -> None:
-        for _ in range(2):
-            async with Node(tidy_config, text_serde, own_thread=own_thread) as node:
-                state, plain = State(), Gated()
-                node.register(state)
-                node.register(plain)
-                await node.wait_for_leader()
-                await asyncio.wait_for(plain.began.wait(), TIMEOUT_S)
-                start_offset = await cleaned(node)
-                plain.may_go_on.set()
-                committed = await node.propose(["last"])
-                await node.wait_applied(plain, committed.end_offset)
-                assert plain.records[-1] == "last"
-                bases = [base for base, _ in plain.offsets]
-                assert bases == sorted(set(bases))
-                assert any(base >= start_offset for base in bases)
-                late = Recorder()
-                node.register(late)
-                committed = await node.propose(["very last"])
-                await node.wait_applied(late, committed.end_offset)
-                assert late.records[-1] == "very last"
-
     tidy_config = tidy(tmp_path)
-    run(main)
+    for _ in range(2):
+        async with Node(tidy_config, text_serde, own_thread=own_thread) as node:
+            state, plain = State(), Gated()
+            node.register(state)
+            node.register(plain)
+            await node.wait_for_leader()
+            await asyncio.wait_for(plain.began.wait(), TIMEOUT_S)
+            start_offset = await cleaned(node)
+            plain.may_go_on.set()
+            committed = await node.propose(["last"])
+            await node.wait_applied(plain, committed.end_offset)
+            assert plain.records[-1] == "last"
+            bases = [base for base, _ in plain.offsets]
+            assert bases == sorted(set(bases))
+            assert any(base >= start_offset for base in bases)
+            late = Recorder()
+            node.register(late)
+            committed = await node.propose(["very last"])
+            await node.wait_applied(late, committed.end_offset)
+            assert late.records[-1] == "very last"
     assert "misses offsets" in caplog.text
     assert "it continues at the log start" in caplog.text
 

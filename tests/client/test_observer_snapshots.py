@@ -16,7 +16,7 @@ from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import decode_values
 from pykraft.protocol.schema import Body
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
-from tests.client.logs import PATIENT, ScriptedLog, with_log
+from tests.client.logs import PATIENT, ScriptedLog, served_log
 from tests.client.nodes import alone
 from tests.client.remote.test_observer import observing, offset_asked, values_of
 from tests.client.scripted import Answer, until
@@ -51,8 +51,8 @@ def cleaned(log: ScriptedLog, values: Sequence[bytes] = (b"after",)) -> None:
         log.append(value)
 
 
-def test_the_snapshot_is_loaded_first_and_the_log_follows() -> None:
-    async def main(log: ScriptedLog) -> None:
+async def test_the_snapshot_is_loaded_first_and_the_log_follows() -> None:
+    async with served_log() as log:
         cleaned(log)
         loaded = Loaded()
         async with loading(log, loaded) as observer:
@@ -64,23 +64,19 @@ def test_the_snapshot_is_loaded_first_and_the_log_follows() -> None:
             [asked] = log.leader.requests(ApiKey.FETCH)[-1]["topics"][0]["partitions"]
             assert (asked["fetch_offset"], asked["last_fetched_epoch"]) == (157, 3)
 
-    with_log(main)
 
-
-def test_a_log_without_a_snapshot_is_read_from_its_begin() -> None:
-    async def main(log: ScriptedLog) -> None:
+async def test_a_log_without_a_snapshot_is_read_from_its_begin() -> None:
+    async with served_log() as log:
         log.append(b"a")
         loaded = Loaded()
         async with loading(log, loaded) as observer:
             assert await values_of(observer, 1) == [b"a"]
         assert loaded.ids == []
 
-    with_log(main)
-
 
 @pytest.mark.parametrize("start", [0, 3, 156])
-def test_with_a_snapshot_every_offset_is_there(start: int) -> None:
-    async def main(log: ScriptedLog) -> None:
+async def test_with_a_snapshot_every_offset_is_there(start: int) -> None:
+    async with served_log() as log:
         cleaned(log)
         loaded = Loaded()
         async with loading(log, loaded, start) as observer:
@@ -88,22 +84,18 @@ def test_with_a_snapshot_every_offset_is_there(start: int) -> None:
             assert await values_of(observer, 1) == [b"after"]
         assert loaded.ids == [ID]
 
-    with_log(main)
 
-
-def test_where_the_log_holds_the_records_no_snapshot_is_loaded() -> None:
-    async def main(log: ScriptedLog) -> None:
+async def test_where_the_log_holds_the_records_no_snapshot_is_loaded() -> None:
+    async with served_log() as log:
         cleaned(log, (b"a", b"b"))
         loaded = Loaded()
         async with loading(log, loaded, 158) as observer:
             assert await values_of(observer, 1) == [b"b"]
         assert loaded.ids == []
 
-    with_log(main)
 
-
-def test_who_falls_behind_the_log_start_gets_the_snapshot() -> None:
-    async def main(log: ScriptedLog) -> None:
+async def test_who_falls_behind_the_log_start_gets_the_snapshot() -> None:
+    async with served_log() as log:
         log.append(b"a")
         log.append(b"never committed", is_committed=False)
         loaded = Loaded()
@@ -116,11 +108,9 @@ def test_who_falls_behind_the_log_start_gets_the_snapshot() -> None:
             assert decode_values((await coming).data) == [b"after"]
         assert loaded.ids == [ID]
 
-    with_log(main)
 
-
-def test_what_the_callers_loading_raises_is_raised_and_the_place_kept() -> None:
-    async def main(log: ScriptedLog) -> None:
+async def test_what_the_callers_loading_raises_is_raised_and_the_place_kept() -> None:
+    async with served_log() as log:
         cleaned(log)
         readers: list[StateReader[bytes]] = []
 
@@ -137,30 +127,24 @@ def test_what_the_callers_loading_raises_is_raised_and_the_place_kept() -> None:
             assert await values_of(observer, 1) == [b"after"]
         assert [each.snapshot_id for each in readers] == [ID, ID]
 
-    with_log(main)
 
-
-def test_without_loading_the_earliest_record_is_the_first_that_the_log_still_has() -> None:
-    async def main(log: ScriptedLog) -> None:
+async def test_without_loading_the_earliest_record_is_the_first_that_the_log_still_has() -> None:
+    async with served_log() as log:
         cleaned(log, (b"a", b"b"))
         async with observing(log) as observer:
             assert await observer.begin() == 157
             assert await values_of(observer, 2) == [b"a", b"b"]
 
-    with_log(main)
 
-
-def test_without_loading_the_log_start_may_be_named() -> None:
-    async def main(log: ScriptedLog) -> None:
+async def test_without_loading_the_log_start_may_be_named() -> None:
+    async with served_log() as log:
         cleaned(log)
         async with observing(log, 157) as observer:
             assert await values_of(observer, 1) == [b"after"]
 
-    with_log(main)
 
-
-def test_of_a_log_that_is_whole_only_the_first_leaders_change_is_left_out() -> None:
-    async def main(log: ScriptedLog) -> None:
+async def test_of_a_log_that_is_whole_only_the_first_leaders_change_is_left_out() -> None:
+    async with served_log() as log:
         log.append_leader_change()
         log.append(b"a")
         log.snapshot_id = OffsetAndEpoch(Offset(1), Epoch(1))
@@ -169,11 +153,9 @@ def test_of_a_log_that_is_whole_only_the_first_leaders_change_is_left_out() -> N
             batch = await anext(observer)
             assert (batch.base_offset, batch.values()) == (1, [b"a"])
 
-    with_log(main)
 
-
-def test_a_log_that_is_cleaned_while_its_start_is_looked_for_begins_later() -> None:
-    async def main(log: ScriptedLog) -> None:
+async def test_a_log_that_is_cleaned_while_its_start_is_looked_for_begins_later() -> None:
+    async with served_log() as log:
         cleaned(log)
 
         def clean_on(node_id: int, body: Body) -> Answer:
@@ -190,12 +172,10 @@ def test_a_log_that_is_cleaned_while_its_start_is_looked_for_begins_later() -> N
             assert await values_of(observer, 1) == [b"much later"]
             assert observer.next_offset == 201
 
-    with_log(main)
-
 
 @pytest.mark.parametrize("named", [id_of(156, 3), id_of(157, -1), id_of(-1, 3)])
-def test_a_snapshot_that_cannot_stand_in_the_place_is_not_fetched(named: OffsetAndEpoch) -> None:
-    async def main(log: ScriptedLog) -> None:
+async def test_a_snapshot_that_cannot_stand_in_the_place_is_not_fetched(named: OffsetAndEpoch) -> None:
+    async with served_log() as log:
         cleaned(log)
 
         def once(node_id: int, body: Body) -> Answer:
@@ -210,11 +190,9 @@ def test_a_snapshot_that_cannot_stand_in_the_place_is_not_fetched(named: OffsetA
             assert await values_of(observer, 1) == [b"after"]
         assert loaded.ids == [ID]
 
-    with_log(main)
 
-
-def test_a_log_that_is_cleaned_while_the_first_fetch_is_under_way_begins_later() -> None:
-    async def main(log: ScriptedLog) -> None:
+async def test_a_log_that_is_cleaned_while_the_first_fetch_is_under_way_begins_later() -> None:
+    async with served_log() as log:
         log.append(b"a")
         async with observing(log) as observer:
             assert await observer.begin() == 0
@@ -222,11 +200,9 @@ def test_a_log_that_is_cleaned_while_the_first_fetch_is_under_way_begins_later()
             cleaned(log)
             assert await values_of(observer, 1) == [b"after"]
 
-    with_log(main)
 
-
-def test_without_loading_who_falls_behind_the_log_start_is_told_what_to_do() -> None:
-    async def main(log: ScriptedLog) -> None:
+async def test_without_loading_who_falls_behind_the_log_start_is_told_what_to_do() -> None:
+    async with served_log() as log:
         log.append(b"a")
         async with observing(log) as observer:
             assert await values_of(observer, 1) == [b"a"]
@@ -238,8 +214,6 @@ def test_without_loading_who_falls_behind_the_log_start_is_told_what_to_do() -> 
                 r"snapshot 00000000000000000157-0000000003; begin at a later offset, or load snapshots",
             ):
                 await anext(observer)
-
-    with_log(main)
 
 
 async def test_a_node_of_our_own_serves_its_snapshot(tmp_path: Path) -> None:

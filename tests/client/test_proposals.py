@@ -18,7 +18,7 @@ from pykraft.host import producers
 from pykraft.host.host import Host
 from pykraft.host.producers import Committed, OutcomeUnknown, ProposalOutcome
 from pykraft.types import Epoch, Offset
-from tests.client.nodes import BOTH, QUICK, TIMEOUT_S, Recorder, alone, leader_of, quorum, run
+from tests.client.nodes import BOTH, QUICK, TIMEOUT_S, Recorder, alone, leader_of, quorum
 
 
 def entered(node: Node[Any], monkeypatch: pytest.MonkeyPatch) -> list[list[bytes]]:
@@ -197,30 +197,26 @@ async def test_what_gathers_when_the_node_ends_is_not_in_the_log(tmp_path: Path,
 
 
 @BOTH
-def test_what_the_host_never_answered_is_in_doubt(
+async def test_what_the_host_never_answered_is_in_doubt(
     tmp_path: Path, own_thread: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only a bug does this; then the records may be in the log."""
+    node = Node(alone(tmp_path), text_serde, own_thread=own_thread)
+    await node.initialize()
+    await leading(node)
+    got = asyncio.Event()
 
-    async def main() -> None:
-        node = Node(alone(tmp_path), text_serde, own_thread=own_thread)
-        await node.initialize()
-        await leading(node)
-        got = asyncio.Event()
+    def forget(self: Host, values: object, **others: object) -> int:
+        del self, values, others
+        node.loops.to_application(got.set)
+        return 1
 
-        def forget(self: Host, values: object, **others: object) -> int:
-            del self, values, others
-            node.loops.to_application(got.set)
-            return 1
-
-        monkeypatch.setattr(Host, "propose", forget)
-        waiting = asyncio.create_task(node.propose(["a"]))
-        await got.wait()
-        await node.close()
-        with pytest.raises(OutcomeUnknownError, match="before it answered: the records may or may not be in the log"):
-            await waiting
-
-    run(main)
+    monkeypatch.setattr(Host, "propose", forget)
+    waiting = asyncio.create_task(node.propose(["a"]))
+    await got.wait()
+    await node.close()
+    with pytest.raises(OutcomeUnknownError, match="before it answered: the records may or may not be in the log"):
+        await waiting
 
 
 async def test_each_call_learns_where_its_own_records_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,11 @@ import pytest
 
 from pykraft.client import ClaimAdapter, Node, StateReader, configure, text_serde
 from pykraft.config import LogSettings, NodeConfig
-from pykraft.core.raft import Raft
 from pykraft.errors import NotRunningError, UsageError
 from pykraft.host.snapshots.creation import SnapshotCreation
 from pykraft.log.os_fs import OsFs
 from pykraft.snapshot.writer import write_bootstrap
-from tests.client.nodes import BOTH, QUICK, Recorder, alone, config_of, run, voters_of
+from tests.client.nodes import BOTH, QUICK, Recorder, alone, config_of, voters_of
 
 
 class State(Recorder):
@@ -222,20 +221,17 @@ async def test_who_can_save_is_asked_and_the_next_start_begins_there(
 
 
 @BOTH
-def test_who_can_save_is_asked_after_a_time_too(tmp_path: Path, own_thread: bool) -> None:
+async def test_who_can_save_is_asked_after_a_time_too(tmp_path: Path, own_thread: bool) -> None:
     class Noting(Saving):
         def handle_save_snapshot(self) -> Iterable[str]:
             saved.set()
             return super().handle_save_snapshot()
 
-    async def main() -> None:
-        config = often(tmp_path, snapshot_record_bytes_max=2**40, snapshot_interval_ms=1)
-        async with Node(config, text_serde, own_thread=own_thread) as node:
-            node.register(Noting())
-            await saved.wait()
-
     saved = asyncio.Event()
-    run(main)
+    config = often(tmp_path, snapshot_record_bytes_max=2**40, snapshot_interval_ms=1)
+    async with Node(config, text_serde, own_thread=own_thread) as node:
+        node.register(Noting())
+        await saved.wait()
 
 
 async def test_a_state_of_any_size_is_made_piece_by_piece(tmp_path: Path) -> None:
@@ -268,20 +264,18 @@ async def test_what_goes_wrong_in_saving_ends_the_node_with_its_story(tmp_path: 
 
 
 @pytest.mark.parametrize(("answer", "is_told"), [(UsageError("not here"), True), (None, False)])
-def test_a_place_where_none_may_be_taken_now_is_passed_by(
+async def test_a_place_where_none_may_be_taken_now_is_passed_by(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
     answer: UsageError | None,
     is_told: bool,
 ) -> None:
-    def begin(
-        self: SnapshotCreation, raft: Raft, snapshot_id: object, serializer: object, then: Callable[..., None]
-    ) -> None:
-        then(answer)
+    def begin(_: SnapshotCreation, *arguments: Any) -> None:
+        arguments[-1](answer)
 
-    async def main() -> None:
-        monkeypatch.setattr(SnapshotCreation, "begin", begin)
+    monkeypatch.setattr(SnapshotCreation, "begin", begin)
+    with caplog.at_level(logging.WARNING, "pykraft"):
         async with Node(often(tmp_path), text_serde) as node:
             saving = Saving()
             node.register(saving)
@@ -289,9 +283,6 @@ def test_a_place_where_none_may_be_taken_now_is_passed_by(
             await node.propose(["one"])
             await node.propose(["two"])
             await saving.sees("one", "two")
-
-    with caplog.at_level(logging.WARNING, "pykraft"):
-        run(main)
     assert ("not here; the node asks the application again later" in caplog.text) is is_told
 
 

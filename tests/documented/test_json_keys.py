@@ -168,10 +168,7 @@ KEYS: dict[str, Callable[[Path], Iterable[str]]] = {
 }
 ONLY_SOME = {"dump"}
 """Commands whose objects have more keys: Kafka's names, which differ by the kind of file."""
-SOMETIMES = {
-    "tail": {"control", "snapshot", "payload", "payloadProblem"},
-    "sim mutants": {"story", "source"},
-}
+SOMETIMES = {"tail": {"control", "snapshot", "payload", "payloadProblem"}, "sim mutants": {"story", "source"}}
 """Keys that only some objects have, and these do not."""
 
 

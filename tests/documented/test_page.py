@@ -120,8 +120,7 @@ def test_numbers_times_and_ids_are_masked() -> None:
 
 def test_what_never_succeeds_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = Table(
-        eventually=(Eventually("page.md", "ls", "it never comes"),),
-        by_path={"page.md": Page("page.md", timeout_s=0.5)},
+        eventually=(Eventually("page.md", "ls", "it never comes"),), by_path={"page.md": Page("page.md", timeout_s=0.5)}
     )
     with pytest.raises(PageError, match=r"again and again: .*cannot access"):
         run(tmp_path, monkeypatch, "'''sh\nls nothing\n'''", table)

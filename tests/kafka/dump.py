@@ -104,7 +104,6 @@ def _take(file: DumpedFile, line: str) -> bool:
 
 
 def _complaints(stderr: str) -> list[str]:
-    """The lines of standard error, but for the starts of segments, and headings under which nothing else is said."""
     lines: list[str] = []
     start = ""
     for line in stderr.splitlines():

@@ -24,11 +24,7 @@ TIMEOUT_S = 60.0
 
 @pytest.mark.parametrize(
     ("module", "unknown_topic"),
-    [
-        ("confluent", "UNKNOWN_TOPIC_OR_PART"),
-        ("aio", "UnknownTopicOrPartitionError"),
-        ("pure", "KafkaTimeoutError"),
-    ],
+    [("confluent", "UNKNOWN_TOPIC_OR_PART"), ("aio", "UnknownTopicOrPartitionError"), ("pure", "KafkaTimeoutError")],
 )
 def test_a_client_library_uses_our_quorum(module: str, unknown_topic: str, children: Children, tmp_path: Path) -> None:
     cluster = Cluster(children, tmp_path, throughput=0, properties={"pykraft.client.listeners": "PLAINTEXT"})

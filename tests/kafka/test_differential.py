@@ -122,9 +122,7 @@ def test_every_kind_of_step_is_made() -> None:
         kinds.add(step.api_key if isinstance(step, Request | Answer) else type(step))
         if isinstance(step, Answer):
             assert step.peer in (0, 2)
-    assert kinds == {
-        *(ApiKey.VOTE, ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH, ApiKey.FETCH, Restart),
-    }
+    assert kinds == {*(ApiKey.VOTE, ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH, ApiKey.FETCH, Restart)}
 
 
 def test_leaders_of_some_sequences_leave_often() -> None:

@@ -69,12 +69,7 @@ async def forget_twice(java: subprocess.Popen[str], port: int, offsets: list[int
 def run(script: str, *words: str) -> str:
     """What a script of ``bin`` prints; it succeeds."""
     done = subprocess.run(
-        [str(BIN / script), *words],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
+        [str(BIN / script), *words], env=environment(), capture_output=True, text=True, timeout=TIMEOUT_S, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

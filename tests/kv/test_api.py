@@ -27,7 +27,7 @@ from pykraft.kv.json_form import ApiFailure, RequestRefusedError
 from pykraft.machine import Replicated
 from pykraft.recipes import KeyValues, KeyValueStore, Put, lock
 from pykraft.recipes.key_value_commands import VALUE_SIZE_BYTES_MAX
-from tests.client.nodes import alone, run
+from tests.client.nodes import alone
 from tests.kv.asgi import Client, ask, refused, served
 
 
@@ -145,7 +145,7 @@ async def test_a_page_of_a_range_has_a_bounded_size(tmp_path: Path, monkeypatch:
         assert ([item["key"] for item in page["items"]], page["more"]) == (["b"], True)
 
 
-def test_an_unknown_outcome_and_a_bug_say_so(
+async def test_an_unknown_outcome_and_a_bug_say_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     errors: list[Exception] = [OutcomeUnknownError("no answer"), ZeroDivisionError("oh")]
@@ -154,16 +154,13 @@ def test_an_unknown_outcome_and_a_bug_say_so(
         assert timeout_ms == 77
         raise errors.pop(0)
 
-    async def main() -> None:
+    with caplog.at_level(logging.ERROR, logger="pykraft"):
         async with served(tmp_path) as api:
             monkeypatch.setattr(Replicated, "execute", execute)
             for status, told in ((504, "no answer"), (500, "a bug; the node's log has it")):
                 client = await Client("/v1/put", {"key": "a", "value": "b", "timeout_ms": 77}).call(api)
                 assert client.status == status
                 assert (client.json()["error"]["outcome"], client.json()["error"]["message"]) == ("unknown", told)
-
-    with caplog.at_level(logging.ERROR, logger="pykraft"):
-        run(main)
     assert "ZeroDivisionError: oh" in caplog.text
 
 
@@ -310,25 +307,22 @@ async def test_the_end_of_the_node_is_the_last_line(tmp_path: Path) -> None:
         assert client.lines()[1]["error"]["code"] == "not_running"
 
 
-def test_a_client_that_reads_nothing_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        async with served(tmp_path) as api:
-            client, watching = begun(api, key="a")
-            await client.until_lines(1)
-            client.reads.clear()
-            monkeypatch.setattr(api_module, "WRITE_TIMEOUT_S", 0.01)
-            await ask_unread(api)
-            await watching
-            assert client.is_aborted
-            assert not client.is_complete
-            assert api._watches._count == 0
-
+async def test_a_client_that_reads_nothing_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def ask_unread(api: KeyValueApi) -> None:
         put = Client("/v1/put", {"key": "a", "value": "b"})
         await put.call(api)
         assert put.status == 200
 
-    run(main)
+    async with served(tmp_path) as api:
+        client, watching = begun(api, key="a")
+        await client.until_lines(1)
+        client.reads.clear()
+        monkeypatch.setattr(api_module, "WRITE_TIMEOUT_S", 0.01)
+        await ask_unread(api)
+        await watching
+        assert client.is_aborted
+        assert not client.is_complete
+        assert api._watches._count == 0
 
 
 async def test_there_are_so_many_watches_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

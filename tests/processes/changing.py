@@ -21,13 +21,7 @@ from pykraft.cli.quorum.command import described_node
 from pykraft.client.remote.admin import Admin
 from pykraft.client.remote.leader_search import Patience
 from pykraft.client.remote.quorum import Quorum
-from pykraft.errors import (
-    ErrorCode,
-    OutcomeUnknownError,
-    PykraftError,
-    QuorumUnavailableError,
-    RefusedError,
-)
+from pykraft.errors import ErrorCode, OutcomeUnknownError, PykraftError, QuorumUnavailableError, RefusedError
 from pykraft.local.child import wait_until
 from pykraft.local.cluster import Cluster, PykraftNode
 from pykraft.local.voters import HOST, free_ports, joiner_properties, write_properties
@@ -197,7 +191,6 @@ class ChangingQuorum:
         wait_until(see, what, timeout_s=60, alive=[node.process for node in self.nodes.values()])
 
     def _kill(self, victim: PykraftNode | None) -> None:
-        """Kill it a moment from now, by the load's own clock, and start it again."""
         if victim is None:
             return
         count = self._rng.randrange(ACKNOWLEDGED_BEFORE_KILL_MAX)
@@ -214,8 +207,6 @@ def identity(node: PykraftNode) -> tuple[ReplicaKey, Listeners]:
 
 
 class _Asking:
-    """One request that is under way."""
-
     def __init__(self, endpoints: list[Endpoint], act: Act) -> None:
         self._endpoints = endpoints
         self._act = act

@@ -92,7 +92,6 @@ class Churn:
             self.quorum.restart(self.quorum.nodes[node_id])
 
     def _transfer(self) -> None:
-        """Somebody else is to lead, or the same node."""
         self.quorum.transfer(self.rng.choice(sorted(self.wanted)), self._victim())
 
     def _kill(self) -> None:

@@ -35,7 +35,6 @@ METADATA = str(Path(__file__).parents[1] / "golden" / "static" / "disk" / "n1" /
 
 
 def _row(command: str, *stages: Stage, is_spark: bool = False) -> Row:
-    """A command with its own stages, of which CI plays the last one, after those while it loads."""
     return Row(command=command, stages=(*loading(command, stages[-1]), *stages), is_spark=is_spark)
 
 
@@ -51,7 +50,6 @@ def _fifo(home: Path, name: str) -> str:
 
 
 def _config(home: Path, *, voters: int = 1) -> str:
-    """The properties of node 1, whose other voters are down."""
     ports = dict(enumerate(free_ports(voters), start=1))
     return str(write_properties(home / "server.properties", voter_properties(home / "data", node_id=1, ports=ports)))
 
@@ -62,7 +60,6 @@ def _prints(command: str, *words: str) -> Row:
 
 
 def _asks(command: str, words: Words) -> Row:
-    """A command that asks a quorum: it finds no leader, or gets no answer at all."""
     return _row(command, *_asking(words))
 
 
@@ -81,7 +78,6 @@ def tells_why(running: Running) -> bool:
 
 
 def _formatted(home: Path) -> str:
-    """The properties of a node with a formatted directory."""
     config = _config(home)
     (home / "data").mkdir()
     lines = ("version=1", f"cluster.id={CLUSTER_ID}", "node.id=1", f"directory.id={CLUSTER_ID}")
@@ -95,8 +91,6 @@ def _held(scene: Scene, path: str) -> str:
 
 
 def _local(verb: str, *, is_fifo: bool = False) -> Words:
-    """On the folder of a quorum that is down, or whose description is a fifo."""
-
     def words(scene: Scene, home: Path) -> Sequence[str]:
         folder = home / "quorum"
         if is_fifo:
@@ -111,7 +105,6 @@ def _local(verb: str, *, is_fifo: bool = False) -> Words:
 
 
 def _up(scene: Scene, home: Path) -> Sequence[str]:
-    """A new quorum: of it nothing may be left, nor of the folder around its own."""
     return ["local", "up", "--dir", str(home / "new" / "quorum")]
 
 
@@ -120,8 +113,6 @@ def _many_nodes(count: int) -> Callable[[Running], bool]:
 
 
 def _logs_hold(size_bytes: int) -> Callable[[Running], bool]:
-    """Its nodes write records."""
-
     def hold(running: Running) -> bool:
         with suppress(OSError):  # folders come and go
             return any(path.stat().st_size >= size_bytes for path in running.home.rglob("[0-9]*.log"))
@@ -131,7 +122,6 @@ def _logs_hold(size_bytes: int) -> Callable[[Running], bool]:
 
 
 def _runs_nodes(command: str, *words: str, nodes: int = 3) -> Row:
-    """A command that starts nodes, with a keeper for them, and lets them work."""
     stages = (
         stage("works", _plain(*words), _logs_hold(10_000), is_progress=_any_line),
         stage("starts nodes", _plain(*words), _many_nodes(2 + nodes), is_progress=_any_line),
@@ -176,7 +166,6 @@ def _tables(verb: str) -> Words:
 
 
 def _unread_tables(scene: Scene, home: Path) -> Sequence[str]:
-    """Tables whose newest offset is a fifo."""
     folder = scene.tables(home)
     newest = max((folder / CHECKPOINT / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
     newest.unlink()
@@ -189,7 +178,6 @@ def _pipeline(scene: Scene, home: Path) -> Sequence[str]:
 
 
 def _any_line(line: str) -> bool:
-    """Progress of commands that tell what they do."""
     return not any(word in line for word in ("Traceback", "Error", "Exception", 'File "'))
 
 
@@ -202,7 +190,6 @@ def _tail(scene: Scene, home: Path) -> Sequence[str]:
 
 
 def _typed(line: str) -> bool:
-    """What `append` says, and what the terminal shows of a line that was typed."""
     return "Type a record" in line or line.strip() == "one"
 
 
@@ -215,7 +202,6 @@ def _draft(running: Running) -> Iterator[Path]:
 
 
 def _demo(command: str) -> Row:
-    """The demo: its nodes start, Spark starts, the load runs."""
     stages = (
         stage("starts nodes", _plain(command), _many_nodes(4), is_progress=_any_line),
         stage("works", _plain(command), lambda running: "acknowledged" in running.text(), is_progress=_any_line),
@@ -254,12 +240,7 @@ ROWS: tuple[Row, ...] = (
     _row(
         "audit",
         opens(lambda scene, home: ["audit", str(scene.live_data), "--journal", _fifo(home, "journal.jsonl")]),
-        stage(
-            "asks Spark",
-            lambda scene, home: ["audit", str(scene.live_data)],
-            _many_nodes(3),
-            is_progress=_any_line,
-        ),
+        stage("asks Spark", lambda scene, home: ["audit", str(scene.live_data)], _many_nodes(3), is_progress=_any_line),
         is_spark=True,
     ),
     _runs_nodes("bench join", "bench", "join", "--snapshot-mib", "8", "--seconds", "60", *BENCH),
@@ -333,11 +314,7 @@ ROWS: tuple[Row, ...] = (
         opens(lambda scene, home: ["storage", "info", "-c", _fifo(home, "p")]),
     ),
     _prints("storage random-uuid"),
-    _row(
-        "tail",
-        stage("waits", _tail, waits_for_answer),
-        stage("follows", _follow, waits_for_answer),
-    ),
+    _row("tail", stage("waits", _tail, waits_for_answer), stage("follows", _follow, waits_for_answer)),
     _row(
         "verify",
         writes(lambda scene, home: ["verify", str(scene.live_data)]),

@@ -110,7 +110,6 @@ class Play:
         return f"{self.command}, {self.stage.name}, {self.ending.name}"
 
     def _reach(self, running: Running, process: subprocess.Popen[bytes], terminal: _Terminal) -> None:
-        """Wait until the command is at this stage."""
         # A Ctrl-C that is typed before the terminal is the session's goes nowhere.
         deadline_s = time.monotonic() + STAGE_TIMEOUT_S
         while process.poll() is None and running.program_is("setsid"):
@@ -165,8 +164,6 @@ class Play:
 
 
 class _Terminal:
-    """The other side of a pseudo terminal."""
-
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         self.is_closed = False
@@ -213,7 +210,6 @@ def _plain(data: bytes) -> str:
 
 
 def _launcher(words: Sequence[str]) -> list[str]:
-    """The command as bin/pykraft starts it, or a script of bin itself."""
     if words[0].startswith("bin/"):
         return [str(BIN / words[0].removeprefix("bin/")), *words[1:]]
     return ["env", "--block-signal=INT,TERM,HUP", sys.executable, "-P", "-m", "lab", *words]
@@ -231,7 +227,6 @@ def _left_in(temporary: Path) -> list[str]:
 
 
 def _count(pid: int) -> int:
-    """This process and those below it."""
     below: list[str] = []
     with suppress(OSError):
         below = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -239,7 +234,6 @@ def _count(pid: int) -> int:
 
 
 def _marked(mark: str) -> list[str]:
-    """Command lines of processes with this mark that live."""
     needle = f"{MARK}={mark}".encode()
     found: list[str] = []
     for path in Path("/proc").glob("[0-9]*"):
@@ -250,7 +244,6 @@ def _marked(mark: str) -> list[str]:
 
 
 def _reap(process: subprocess.Popen[bytes], mark: str) -> None:
-    """Leave nothing behind, whatever the command did."""
     for line in _marked(mark):
         with suppress(OSError):
             os.kill(int(line.split()[0]), signal.SIGKILL)

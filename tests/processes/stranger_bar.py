@@ -201,7 +201,6 @@ class Stranger:
 
 
 def _address(holder: Any, target: Body) -> None:
-    """Name the node that gets the request wherever it names its receiver."""
     for each in holder if isinstance(holder, list) else [holder]:
         for name, value in each.items() if isinstance(each, dict) else ():
             if name == "voter_id":
@@ -213,7 +212,6 @@ def _address(holder: Any, target: Body) -> None:
 
 
 def _answer_all(connection: socket.socket) -> None:
-    """Answer as the node that it poses as would, with a far epoch in each answer that has one."""
     with suppress(OSError, AssertionError), connection, connection.makefile("rb") as stream:
         while size := stream.read(4):
             header = decode_request_header(stream.read(int.from_bytes(size, "big")))
@@ -286,7 +284,6 @@ def raise_bar(
 
 
 def _rate(cluster: Cluster, seconds: float, poll: Any) -> float:
-    """Acknowledgements a second in so many seconds."""
     mark, begun_s = cluster.journal.mark(), time.monotonic()
     while time.monotonic() < begun_s + seconds:
         poll()
@@ -301,7 +298,6 @@ def _highest_epoch(cluster: Cluster) -> int:
 
 
 def _memory_mib(pid: int) -> float:
-    """0 for a node that ended: that is told apart."""
     try:
         return peak_memory_mib(pid)
     except (OSError, AssertionError):

@@ -127,10 +127,7 @@ def test_large_batches_are_committed_over_a_slow_link(children: Children, tmp_pa
     ports = free_ports(6)
     fronts = {node_id: (ports[2 * node_id - 2], ports[2 * node_id - 1]) for node_id in (1, 2, 3)}
     sites = {node_id: Site(port=own, published_port=published) for node_id, (published, own) in fronts.items()}
-    properties = {
-        "controller.quorum.fetch.max.bytes": str(4 * 2**20),
-        "controller.quorum.append.linger.ms": "5000",
-    }
+    properties = {"controller.quorum.fetch.max.bytes": str(4 * 2**20), "controller.quorum.append.linger.ms": "5000"}
     with closing(ProxyNetwork(fronts, Random(1))) as network:
         cluster = Cluster(
             children, tmp_path, throughput=20, record_size_bytes=100_000, properties=properties, sites=sites
@@ -145,7 +142,6 @@ def test_large_batches_are_committed_over_a_slow_link(children: Children, tmp_pa
 
 
 def _end_of_log(port: int) -> tuple[int, int]:
-    """The leader's epoch, and where its log ended a moment ago."""
     with Wire(port) as wire:
         body = {"topics": [{"topic_name": "__raft_performance_test", "partitions": [{"partition_index": 0}]}]}
         answer = wire.ask(ApiKey.DESCRIBE_QUORUM, 0, body)

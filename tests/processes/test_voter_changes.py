@@ -40,11 +40,7 @@ class Operator:
         told = CliRunner().invoke(pykraft, [*self._asked, "describe", "--status", "--json"])
         shown = json.loads(told.output)["currentVoters"]
         expected = [
-            {
-                "id": node.node_id,
-                "directoryId": directory_id(node),
-                "endpoints": [f"PLAINTEXT://127.0.0.1:{node.port}"],
-            }
+            {"id": node.node_id, "directoryId": directory_id(node), "endpoints": [f"PLAINTEXT://127.0.0.1:{node.port}"]}
             for node in nodes
         ]
         assert shown == expected

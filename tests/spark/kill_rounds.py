@@ -134,13 +134,11 @@ class Pipeline:
                 process.kill()
 
     def _below(self) -> list[Process]:
-        """What belongs to it: the processes below its own, its executors with what is below them, and orphans."""
         of_executors = [found for each in executors() for found in (each, *descendants(each.pid))]
         below = descendants(self.child.pid) + of_executors
         return below + [each for each in self._orphans if each.is_alive and each not in below]
 
     def _tasks_in(self, below: Sequence[Process]) -> list[Process]:
-        """Those that run tasks: a daemon's children have its command line."""
         daemons = {each.pid for each in below if DAEMON in each.command}
         return [each for each in below if each.parent in daemons or each in self._orphans]
 

@@ -72,7 +72,6 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _show(text: str, *, is_passing: bool = False) -> None:
-    """Passing lines go to standard error."""
     print(text, file=sys.stderr if is_passing else sys.stdout, flush=True)
 
 

@@ -90,7 +90,6 @@ def job(url: str, executors: int, runs: int, paths: Sequence[str]) -> Iterator[d
 
 
 def _grown(before: Mapping[str, Any], after: Mapping[str, Any], name: str, runs: int) -> list[float]:
-    """By how much this figure of each executor grew in a run."""
     return [(each[name] - before[number][name]) / runs for number, each in sorted(after.items())]
 
 

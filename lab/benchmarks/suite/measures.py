@@ -216,7 +216,6 @@ def _raced(
     rates: dict[tuple[str, Path, int], int] | None = None,
     first_rates: Mapping[int, int] | None = None,
 ) -> Figures:
-    """One run, and for a contender that breaks the search for its rate before the first one."""
     options = BenchOptions(
         nodes=task.nodes,
         record_sizes_bytes=(task.record_size_bytes,),
@@ -257,7 +256,6 @@ def _own_proposals(window: int, size_bytes: int, setting: Setting) -> Figures:
 
 
 def _own_machine(setting: Setting, **options: str) -> Figures:
-    """``lab/benchmarks/execute.py``, once."""
     result = _own_program("execute", setting, options)
     names = ("rate", "p50_ms", "p99_ms", "worst_ms", "cpu_us", "callers_cpu_us", "memory_mib")
     return {name: result[name] for name in names}

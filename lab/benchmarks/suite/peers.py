@@ -103,7 +103,6 @@ def _nodes(command: list[str], home: Path, load: PeerLoad) -> tuple[dict[str, li
 
 
 def _etcd(command: list[str], home: Path, load: PeerLoad) -> tuple[dict[str, list[str]], list[str]]:
-    """The commands of the servers, by name, and of their client, whose time counts as that of other callers."""
     to_peers, to_clients = ([f"http://{HOST}:{port}" for port in free_ports(NODES)] for _ in range(2))
     cluster = ",".join(f"n{index}={url}" for index, url in enumerate(to_peers))
     commands = {}
@@ -124,7 +123,6 @@ def _etcd(command: list[str], home: Path, load: PeerLoad) -> tuple[dict[str, lis
 
 
 def _rqlite(command: list[str], home: Path, load: PeerLoad) -> tuple[dict[str, list[str]], list[str]]:
-    """As `_etcd`."""
     server = str(_binary("rqlite", RQLITED))
     to_peers, to_clients = ([f"{HOST}:{port}" for port in free_ports(NODES)] for _ in range(2))
     commands = {}

@@ -48,9 +48,7 @@ class WatchedQuorum(PykraftQuorum):
             command = [sys.executable, "-m", "lab.benchmarks.suite.observers"]
             children.append(
                 self._start_child(
-                    place.name,
-                    [*command, str(place), cluster.cluster_id, voters, str(count)],
-                    place / "out.log",
+                    place.name, [*command, str(place), cluster.cluster_id, voters, str(count)], place / "out.log"
                 )
             )
             left -= count
@@ -100,7 +98,6 @@ class WithLongLog:
         return quorum
 
     def _give(self, partition: Path, voters: list[NodeId]) -> None:
-        """All but the last segment never change, so they are shared."""
         partition.mkdir(parents=True)
         segments = sorted(self._template.glob("*.log"))
         for path in self._template.iterdir():

@@ -134,7 +134,6 @@ def _left_out(names: Sequence[str], results: Results, report: ReportProgress) ->
 
 
 def _left(done: int, count: int, elapsed_s: float) -> str:
-    """How long the rest will take, once there is something to judge by."""
     if not done:
         return ""
     left_s = elapsed_s / done * (count - done)

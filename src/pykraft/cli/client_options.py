@@ -68,10 +68,7 @@ def client_options(
     timeout_s: float | None,
     client_id: str,
 ) -> ClientOptions:
-    """The checked options of a command line; the command line overrides the file.
-
-    Errors: UsageError, ConfigError.
-    """
+    """The checked options of a command line; the command line overrides the file. Errors: UsageError, ConfigError."""
     if (controllers is None) == (servers is None):
         problem = "give one of them, not both" if controllers is not None else "give one of them"
         raise UsageError(f"--bootstrap-controller, --bootstrap-server: {problem}, as host:port,…")

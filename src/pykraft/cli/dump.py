@@ -98,8 +98,6 @@ def dump(
 
 
 class _Lines:
-    """Prints lines many at a time: each print asks what the output is, and flushes it."""
-
     def __init__(self) -> None:
         self._lines: list[str] = []
         self._size = 0
@@ -173,7 +171,6 @@ _DATA: Final = (("key", "key"), ("payload", "value"))
 
 
 def _plain(fields: dict[str, Any]) -> dict[str, Any]:
-    """Values as Kafka's tool would print them: booleans in lower case."""
     shown: dict[str, Any] = {}
     for name, value in fields.items():
         shown[name] = str(value).lower() if isinstance(value, bool) else "none" if value is None else value

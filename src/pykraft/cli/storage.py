@@ -334,7 +334,6 @@ def _fields(meta: MetaProperties | None) -> dict[str, str]:
 
 
 def _section(one: str, many: str, lines: list[str]) -> None:
-    """Kafka's lines: a heading, an indented line each, an empty line."""
     if lines:
         click.echo(f"Found {one if len(lines) == 1 else many}:")
         for line in lines:

@@ -224,8 +224,6 @@ def _records(batch: CommittedBatch) -> Sequence[Record]:
 
 
 class _TextForm(Form):
-    """Columns for people."""
-
     def of_record(self, batch: CommittedBatch, record: Record) -> str:
         if batch.is_control:
             name, body = control_json(record)

@@ -119,8 +119,6 @@ async def append(life: Life, values: Sequence[bytes], epoch: Epoch, *, is_prepar
 
 
 class _Group:
-    """Calls that enter together and share one outcome."""
-
     __slots__ = ("_is_begun", "_life", "_outcome", "calls", "epoch", "size_bytes", "values")
 
     def __init__(self, life: Life, epoch: Epoch | None) -> None:
@@ -141,7 +139,6 @@ class _Group:
         loops.to_node(self._life.engine.call, self._propose, lambda error: loops.to_application(self._fail, error))
 
     def _propose(self, host: Host) -> None:
-        """On the node's loop."""
         self._is_begun = True
         host.propose(
             self.values,

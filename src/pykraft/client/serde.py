@@ -54,8 +54,6 @@ class _Bytes:
 
 
 class _Text:
-    """Text as UTF-8."""
-
     def serialize(self, record: str) -> bytes:
         if not isinstance(record, str):
             raise TypeError(f"a record is text here, not {type(record).__name__}")
@@ -117,7 +115,6 @@ def from_json(data: bytes) -> Any:  # noqa: ANN401 - JSON has no narrower type
 
 
 def _nesting(data: bytes) -> int:
-    """How many lists and objects are within each other, at most."""
     brackets = _TEXT.sub(b"", data)
     return max(accumulate((byte in b"[{") - (byte in b"]}") for byte in brackets), default=0)
 

@@ -200,8 +200,6 @@ class Owner(HostAccess, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Delivery:
-    """One due call: a description for errors, and the call itself."""
-
     story: str
     make: LoopCall
 
@@ -346,7 +344,6 @@ class Subscription(Generic[T]):
         self._owner.loops.to_application(act, what)
 
     def _release(self, host: Host) -> None:
-        """On the node's side: the application has handled the last delivery."""
         del host
         assert self._registration is not None
         self._registration.release()

@@ -158,7 +158,6 @@ async def serve(config: NodeConfig, at: Endpoint, *, skip_offsets: Collection[in
 
 
 async def _run(http: HttpServer, api: KeyValueApi) -> None:
-    """Serve until this is cancelled, by a signal or by the end of the node."""
     serving = asyncio.ensure_future(http.run())
     try:
         await asyncio.shield(serving)

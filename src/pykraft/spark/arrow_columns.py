@@ -65,7 +65,6 @@ def true_cells(column: pa.BooleanArray) -> np.ndarray:
 
 
 def _bits(buffer: pa.Buffer | None, column: pa.Array) -> np.ndarray:
-    """The bits of a buffer that belong to the cells of this column."""
     end = column.offset + len(column)
     found = np.unpackbits(np.frombuffer(buffer or b"", dtype=np.uint8), count=end, bitorder="little")
     return found[column.offset :].astype(bool)
@@ -79,5 +78,4 @@ def _validity(values: Sequence[object]) -> pa.Buffer | None:
 
 
 def _edges(cells: Sequence[Sequence[object]]) -> pa.Buffer:
-    """Where each cell begins, and where the last one ends."""
     return pa.py_buffer(np.fromiter(accumulate(map(len, cells), initial=0), dtype=np.int32, count=len(cells) + 1))

@@ -52,8 +52,6 @@ def run_on(spark: SparkSession, tasks: Sequence[AuditTask]) -> list[AuditResult]
 
 
 def _carrying_out(tasks: Sequence[AuditTask]) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """The function of a task of Spark."""
-
     def carry_out(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         fs = Files()
         for batch in batches:

@@ -66,7 +66,6 @@ def reason(text: str) -> str:
 
 
 def _telling(text: str) -> Iterator[str]:
-    """The first lines before the stack trace."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for line in lines[:LINES_MAX]:
         if line.startswith(("at ", "=== ", "Traceback", "JVM stacktrace")):

@@ -14,14 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from pykraft.cli.append.command import (
-    RECORD_SIZE_BYTES_MAX,
-    AppendRun,
-    Line,
-    append,
-    json_value,
-    text_value,
-)
+from pykraft.cli.append.command import RECORD_SIZE_BYTES_MAX, AppendRun, Line, append, json_value, text_value
 from pykraft.cli.client_options import ClientOptions
 from pykraft.client.remote.numbered_appender import Appender
 from pykraft.errors import OutcomeUnknownError, QuorumUnavailableError, UsageError

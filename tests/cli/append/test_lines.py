@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
 from pykraft.cli.append import command as lines_module
 from pykraft.cli.append.command import Line, Lines
 from pykraft.errors import UsageError
-from tests.client.scripted import run
 
 
-def with_pipe(main: Callable[[Lines, int], Awaitable[None]], *, line_size_bytes_max: int = 100) -> None:
-    """Run a test with the lines of a pipe and its writing end, which the test closes."""
-
-    async def body() -> None:
-        reading, writing = os.pipe()
-        try:
-            await main(Lines(reading, line_size_bytes_max=line_size_bytes_max), writing)
-        finally:
-            os.close(reading)
-
-    run(body)
+@asynccontextmanager
+async def piped_lines() -> AsyncIterator[tuple[Lines, int]]:
+    """The lines of a pipe and its writing end, which the test closes."""
+    reading, writing = os.pipe()
+    try:
+        yield Lines(reading, line_size_bytes_max=100), writing
+    finally:
+        os.close(reading)
 
 
 async def take(lines: Lines, size_bytes_max: int = 1_000) -> list[Line]:
     return await lines.take(size_bytes_max=size_bytes_max, overhead_bytes=2)
 
 
-def test_lines_are_taken_as_they_come_and_the_last_needs_no_line_feed() -> None:
-    async def main(lines: Lines, writing: int) -> None:
+async def test_lines_are_taken_as_they_come_and_the_last_needs_no_line_feed() -> None:
+    async with piped_lines() as (lines, writing):
         os.write(writing, b"a\n\nb\r")
         assert await take(lines) == [Line(1, b"a"), Line(2, b"")]
         os.write(writing, b"\nlast")
@@ -40,11 +37,9 @@ def test_lines_are_taken_as_they_come_and_the_last_needs_no_line_feed() -> None:
         assert await take(lines) == [Line(4, b"last")]
         assert await take(lines) == []
 
-    with_pipe(main)
 
-
-def test_a_batch_has_what_fits_and_at_least_one_line() -> None:
-    async def main(lines: Lines, writing: int) -> None:
+async def test_a_batch_has_what_fits_and_at_least_one_line() -> None:
+    async with piped_lines() as (lines, writing):
         os.write(writing, b"aaaa\nbb\ncc\nd\n")
         os.close(writing)
         assert [line.data for line in await take(lines, 3)] == [b"aaaa"]
@@ -52,12 +47,10 @@ def test_a_batch_has_what_fits_and_at_least_one_line() -> None:
         assert [line.data for line in await take(lines, 8)] == [b"d"]
         assert await take(lines) == []
 
-    with_pipe(main)
-
 
 @pytest.mark.parametrize("end", [b"\nlater\n", b""])
-def test_a_line_that_is_too_long_ends_it_after_the_lines_before(end: bytes) -> None:
-    async def main(lines: Lines, writing: int) -> None:
+async def test_a_line_that_is_too_long_ends_it_after_the_lines_before(end: bytes) -> None:
+    async with piped_lines() as (lines, writing):
         os.write(writing, b"good\n" + b"x" * 101 + end)
         assert await take(lines) == [Line(1, b"good")]
         for _ in range(2):
@@ -65,14 +58,11 @@ def test_a_line_that_is_too_long_ends_it_after_the_lines_before(end: bytes) -> N
                 await take(lines)
         os.close(writing)
 
-    with_pipe(main)
 
-
-def test_the_thread_reads_no_more_than_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_thread_reads_no_more_than_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines_module, "WAITING_SIZE_BYTES_MAX", 8)
     monkeypatch.setattr(lines_module, "PIECE_SIZE_BYTES", 5)
-
-    async def main(lines: Lines, writing: int) -> None:
+    async with piped_lines() as (lines, writing):
         written = b"".join(b"%04d\n" % number for number in range(100))
         os.write(writing, written)
         os.close(writing)
@@ -81,8 +71,6 @@ def test_the_thread_reads_no_more_than_has_room(monkeypatch: pytest.MonkeyPatch)
             assert lines._waiting_bytes <= 8 + 5
             found += taken
         assert [line.data for line in found] == written.split()
-
-    with_pipe(main)
 
 
 async def test_a_descriptor_that_cannot_be_read_is_an_error() -> None:

@@ -1,7 +1,4 @@
-"""``pykraft kv watch``: lines and JSON lines, and where it stops.
-
-Options that the commands of ``pykraft kv`` share.
-"""
+"""``pykraft kv watch``: lines and JSON lines, and where it stops. Options that the commands of ``pykraft kv`` share."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -29,7 +29,7 @@ from pykraft.rpc.api_versions import api_key_bodies
 from pykraft.rpc.context import RpcContext
 from pykraft.types import Endpoint, NodeId, ReplicaKey, Uuid
 from tests.client.quorums import CLUSTER_ID, cluster_body, quorum_body, refusal
-from tests.client.scripted import HANG_UP, SILENCE, Answer, Script, ScriptedNode, run
+from tests.client.scripted import HANG_UP, SILENCE, Answer, Script, ScriptedNode
 
 PATIENT = Patience(timeout_ms=10_000, request_timeout_ms=2_000, retry_backoff_ms=10)
 HASTY = Patience(timeout_ms=300, request_timeout_ms=100, retry_backoff_ms=10)
@@ -66,18 +66,16 @@ class Three:
             await stack.enter_async_context(node)
 
 
-def with_three(main: Callable[[Three], Awaitable[None]]) -> None:
-    async def body() -> None:
-        three = Three()
-        async with AsyncExitStack() as stack:
-            await three.start(stack)
-            await main(three)
-
-    run(body)
+@asynccontextmanager
+async def three_nodes() -> AsyncIterator[Three]:
+    three = Three()
+    async with AsyncExitStack() as stack:
+        await three.start(stack)
+        yield three
 
 
-def test_any_node_leads_to_the_leader() -> None:
-    async def main(three: Three) -> None:
+async def test_any_node_leads_to_the_leader() -> None:
+    async with three_nodes() as three:
         async with Admin([three.nodes[1].endpoint], patience=PATIENT) as admin:
             found = await admin.describe_quorum()
         assert (found.cluster_id, found.leader_id, found.epoch, found.high_watermark) == (CLUSTER_ID, 2, 4, 10)
@@ -87,22 +85,18 @@ def test_any_node_leads_to_the_leader() -> None:
         assert asked["endpoint_type"] == NodeKind.CONTROLLER.value
         assert not three.nodes[1].requests(ApiKey.DESCRIBE_QUORUM)
 
-    with_three(main)
 
-
-def test_dead_nodes_are_passed_by_and_connections_are_kept() -> None:
-    async def main(three: Three) -> None:
+async def test_dead_nodes_are_passed_by_and_connections_are_kept() -> None:
+    async with three_nodes() as three:
         async with Admin([dead(), three.nodes[2].endpoint], patience=PATIENT) as admin:
             await admin.describe_quorum()
             await admin.describe_quorum()
         assert len(three.nodes[2].requests(ApiKey.API_VERSIONS)) == 1
         assert len(three.nodes[2].requests(ApiKey.DESCRIBE_QUORUM)) == 2
 
-    with_three(main)
 
-
-def test_a_node_that_names_a_former_leader_is_asked_last_the_next_time() -> None:
-    async def main(three: Three) -> None:
+async def test_a_node_that_names_a_former_leader_is_asked_last_the_next_time() -> None:
+    async with three_nodes() as three:
         three.leader_id = 3
         three.named |= {2: 3, 3: 3}
         async with Admin([three.nodes[1].endpoint], patience=PATIENT) as admin:
@@ -111,25 +105,20 @@ def test_a_node_that_names_a_former_leader_is_asked_last_the_next_time() -> None
             await admin.describe_quorum()
         assert len(three.nodes[1].requests(ApiKey.DESCRIBE_CLUSTER)) == 1
 
-    with_three(main)
 
-
-def test_an_election_is_waited_for() -> None:
-    async def main(three: Three) -> None:
+async def test_an_election_is_waited_for() -> None:
+    async with three_nodes() as three:
         three.named = dict.fromkeys(three.named, -1)
         answers = iter([-1] * 5)
         three.nodes[3].scripts[ApiKey.DESCRIBE_CLUSTER] = lambda _: cluster_body(next(answers, 2), three.endpoints)
         async with Admin([three.nodes[1].endpoint, three.nodes[3].endpoint], patience=PATIENT) as admin:
             assert (await admin.describe_quorum()).leader_id == 2
 
-    with_three(main)
 
-
-def test_a_node_that_refuses_for_want_of_a_leader_is_waited_for_and_the_wait_is_told() -> None:
+async def test_a_node_that_refuses_for_want_of_a_leader_is_waited_for_and_the_wait_is_told() -> None:
     told: list[str | None] = []
     electing = {"error_code": ErrorCode.LEADER_NOT_AVAILABLE, "error_message": "it knows no leader"}
-
-    async def main(three: Three) -> None:
+    async with three_nodes() as three:
         node = three.nodes[1]
         led, answers = node.scripts[ApiKey.DESCRIBE_CLUSTER], iter([electing] * 3)
         node.scripts[ApiKey.DESCRIBE_CLUSTER] = lambda body: next(answers, None) or led(body)
@@ -137,21 +126,17 @@ def test_a_node_that_refuses_for_want_of_a_leader_is_waited_for_and_the_wait_is_
             assert (await admin.describe_quorum()).leader_id == 2
         assert told == [f"{node.endpoint}: it knows no leader"] * 3 + [None]
 
-    with_three(main)
 
-
-def test_an_election_without_an_end_is_told_after_the_time() -> None:
-    async def main(three: Three) -> None:
+async def test_an_election_without_an_end_is_told_after_the_time() -> None:
+    async with three_nodes() as three:
         three.named = dict.fromkeys(three.named, -1)
         async with Admin([three.nodes[1].endpoint], patience=HASTY) as admin:
             with pytest.raises(QuorumUnavailableError, match=r"no leader within 0.3 s: .*it knows no leader"):
                 await admin.describe_quorum()
 
-    with_three(main)
 
-
-def test_nodes_that_die_while_an_election_is_waited_for_do_not_end_the_wait() -> None:
-    async def main(three: Three) -> None:
+async def test_nodes_that_die_while_an_election_is_waited_for_do_not_end_the_wait() -> None:
+    async with three_nodes() as three:
         three.named = dict.fromkeys(three.named, -1)
         answered = three.nodes[1].scripts[ApiKey.DESCRIBE_CLUSTER]
 
@@ -165,19 +150,14 @@ def test_nodes_that_die_while_an_election_is_waited_for_do_not_end_the_wait() ->
             with pytest.raises(QuorumUnavailableError, match=r"no leader within 0\.3 s"):
                 await admin.describe_quorum()
 
-    with_three(main)
 
-
-def test_a_leader_that_dies_is_asked_no_more_when_another_leads() -> None:
-    async def main(three: Three) -> None:
-        async with Admin([three.nodes[1].endpoint], patience=PATIENT) as admin:
-            await admin.describe_quorum()
-            await three.nodes[2].stop()
-            three.leader_id = 1
-            three.named = {1: 1, 3: 1}
-            assert (await admin.describe_quorum()).leader_id == 1
-
-    with_three(main)
+async def test_a_leader_that_dies_is_asked_no_more_when_another_leads() -> None:
+    async with three_nodes() as three, Admin([three.nodes[1].endpoint], patience=PATIENT) as admin:
+        await admin.describe_quorum()
+        await three.nodes[2].stop()
+        three.leader_id = 1
+        three.named = {1: 1, 3: 1}
+        assert (await admin.describe_quorum()).leader_id == 1
 
 
 async def test_when_nobody_answers_it_is_said_at_once_and_of_each() -> None:
@@ -198,14 +178,12 @@ LEADER_PROBLEMS: dict[str, tuple[Script, str]] = {
 
 
 @pytest.mark.parametrize(("script", "words"), LEADER_PROBLEMS.values(), ids=LEADER_PROBLEMS)
-def test_a_leader_that_cannot_answer_is_told(script: Script, words: str) -> None:
-    async def main(three: Three) -> None:
+async def test_a_leader_that_cannot_answer_is_told(script: Script, words: str) -> None:
+    async with three_nodes() as three:
         three.nodes[2].scripts[ApiKey.DESCRIBE_QUORUM] = script
         async with Admin([three.nodes[1].endpoint], patience=HASTY) as admin:
             with pytest.raises(QuorumUnavailableError, match=words):
                 await admin.describe_quorum()
-
-    with_three(main)
 
 
 NODE_PROBLEMS: dict[str, tuple[Body, str]] = {
@@ -228,8 +206,8 @@ async def test_a_node_that_does_not_know_its_cluster_is_told(body: Body, words: 
             await admin.describe_quorum()
 
 
-def test_nodes_of_two_clusters_are_never_mixed() -> None:
-    async def main(three: Three) -> None:
+async def test_nodes_of_two_clusters_are_never_mixed() -> None:
+    async with three_nodes() as three:
         other = ScriptedNode({ApiKey.DESCRIBE_CLUSTER: lambda _: cluster_body(-1, {}, cluster_id="other")})
         async with other:
             async with Admin([other.endpoint, three.nodes[1].endpoint], patience=PATIENT) as admin:
@@ -239,18 +217,13 @@ def test_nodes_of_two_clusters_are_never_mixed() -> None:
                 with pytest.raises(ForeignClusterError, match="not to wanted"):
                     await admin.describe_quorum()
 
-    with_three(main)
-
 
 async def test_brokers_are_asked_themselves() -> None:
     scripts: dict[ApiKey, Script] = {
         ApiKey.DESCRIBE_CLUSTER: lambda _: cluster_body(7, {}),
         ApiKey.DESCRIBE_QUORUM: lambda _: quorum_body(2),
     }
-    async with (
-        ScriptedNode(scripts) as node,
-        Admin([node.endpoint], kind=NodeKind.BROKER, patience=PATIENT) as admin,
-    ):
+    async with ScriptedNode(scripts) as node, Admin([node.endpoint], kind=NodeKind.BROKER, patience=PATIENT) as admin:
         assert (await admin.describe_quorum()).leader_id == 2
         [asked] = node.requests(ApiKey.DESCRIBE_CLUSTER)
         assert asked["endpoint_type"] == NodeKind.BROKER.value
@@ -272,15 +245,13 @@ def test_a_list_without_nodes_is_the_callers_mistake() -> None:
         Admin([])
 
 
-def with_changes(script: Script, main: Callable[[Three], Awaitable[None]]) -> None:
+@asynccontextmanager
+async def changing_nodes(script: Script) -> AsyncIterator[Three]:
     """Three nodes that answer a transfer of the leadership in this way while they lead."""
-
-    async def prepared(three: Three) -> None:
+    async with three_nodes() as three:
         for node in three.nodes.values():
             node.scripts[ApiKey.TRANSFER_LEADERSHIP] = script
-        await main(three)
-
-    with_three(prepared)
+        yield three
 
 
 IN_DOUBT: dict[str, Script] = {
@@ -292,55 +263,46 @@ IN_DOUBT: dict[str, Script] = {
 
 
 @pytest.mark.parametrize("script", IN_DOUBT.values(), ids=IN_DOUBT)
-def test_a_change_that_may_be_made_yet_is_no_refusal(script: Script) -> None:
-    async def main(three: Three) -> None:
-        async with Admin([three.nodes[1].endpoint], patience=HASTY) as admin:
-            with pytest.raises(
-                OutcomeUnknownError, match="transferring the leadership to node 3 may still take effect"
-            ):
-                await admin.transfer_leadership(3, timeout_ms=0)
-
-    with_changes(script, main)
+async def test_a_change_that_may_be_made_yet_is_no_refusal(script: Script) -> None:
+    async with changing_nodes(script) as three, Admin([three.nodes[1].endpoint], patience=HASTY) as admin:
+        with pytest.raises(OutcomeUnknownError, match="transferring the leadership to node 3 may still take effect"):
+            await admin.transfer_leadership(3, timeout_ms=0)
 
 
-def test_a_refusal_after_a_lost_answer_proves_nothing() -> None:
+async def test_a_refusal_after_a_lost_answer_proves_nothing() -> None:
     answers: list[Answer] = [HANG_UP, {"error_code": 126, "error_message": "it is a voter already"}]
+    async with (
+        changing_nodes(lambda _: answers.pop(0)) as three,
+        Admin([three.nodes[1].endpoint], patience=PATIENT) as admin,
+    ):
+        with pytest.raises(OutcomeUnknownError, match="it is a voter already"):
+            await admin.transfer_leadership(3)
 
-    async def main(three: Three) -> None:
-        async with Admin([three.nodes[1].endpoint], patience=PATIENT) as admin:
-            with pytest.raises(OutcomeUnknownError, match="it is a voter already"):
-                await admin.transfer_leadership(3)
 
-    with_changes(lambda _: answers.pop(0), main)
-
-
-def test_a_change_that_is_made_after_a_lost_answer_is_made() -> None:
+async def test_a_change_that_is_made_after_a_lost_answer_is_made() -> None:
     answers: list[Answer] = [HANG_UP, {"error_code": 0, "leader_id": 3, "leader_epoch": 7}]
+    async with (
+        changing_nodes(lambda _: answers.pop(0)) as three,
+        Admin([three.nodes[1].endpoint], patience=PATIENT) as admin,
+    ):
+        assert await admin.transfer_leadership(3) == 7
 
-    async def main(three: Three) -> None:
-        async with Admin([three.nodes[1].endpoint], patience=PATIENT) as admin:
-            assert await admin.transfer_leadership(3) == 7
 
-    with_changes(lambda _: answers.pop(0), main)
-
-
-def test_a_change_that_no_leader_was_asked_for_is_not_in_doubt() -> None:
-    async def main(three: Three) -> None:
+async def test_a_change_that_no_leader_was_asked_for_is_not_in_doubt() -> None:
+    async with changing_nodes(lambda _: HANG_UP) as three:
         three.named = dict.fromkeys(three.named, -1)
         async with Admin([three.nodes[1].endpoint], patience=HASTY) as admin:
             with pytest.raises(QuorumUnavailableError):
                 await admin.transfer_leadership(3, timeout_ms=0)
 
-    with_changes(lambda _: HANG_UP, main)
 
-
-def test_a_transfer_that_is_given_up_is_refused() -> None:
-    async def main(three: Three) -> None:
-        async with Admin([three.nodes[1].endpoint], patience=PATIENT) as admin:
-            with pytest.raises(RefusedError, match="REQUEST_TIMED_OUT: try again"):
-                await admin.transfer_leadership(3)
-
-    with_changes(lambda _: {"error_code": 7, "error_message": "try again"}, main)
+async def test_a_transfer_that_is_given_up_is_refused() -> None:
+    async with (
+        changing_nodes(lambda _: {"error_code": 7, "error_message": "try again"}) as three,
+        Admin([three.nodes[1].endpoint], patience=PATIENT) as admin,
+    ):
+        with pytest.raises(RefusedError, match="REQUEST_TIMED_OUT: try again"):
+            await admin.transfer_leadership(3)
 
 
 OPEN = (
@@ -362,33 +324,24 @@ def removed(three: Three, *codes: ErrorCode, text: str | None = None) -> Callabl
 
 @pytest.mark.parametrize("text", [None, "", "refused"])
 @pytest.mark.parametrize("code", OPEN)
-def test_a_code_other_than_of_a_first_check_leaves_the_outcome_open(code: ErrorCode, text: str | None) -> None:
-    async def main(three: Three) -> None:
-        async with Admin([three.nodes[1].endpoint], patience=PATIENT) as admin:
-            with pytest.raises(OutcomeUnknownError, match="removing voter 3 may still take effect"):
-                # A node that does not lead is asked again, when it does: the voter is not there any more.
-                await removed(three, code, ErrorCode.VOTER_NOT_FOUND, text=text)(admin)
-
-    with_three(main)
+async def test_a_code_other_than_of_a_first_check_leaves_the_outcome_open(code: ErrorCode, text: str | None) -> None:
+    async with three_nodes() as three, Admin([three.nodes[1].endpoint], patience=PATIENT) as admin:
+        with pytest.raises(OutcomeUnknownError, match="removing voter 3 may still take effect"):
+            # A node that does not lead is asked again, when it does: the voter is not there any more.
+            await removed(three, code, ErrorCode.VOTER_NOT_FOUND, text=text)(admin)
 
 
 @pytest.mark.parametrize("code", sorted(NEVER_MADE - {ErrorCode.BROKER_NOT_AVAILABLE}))
-def test_a_code_of_a_first_check_is_a_refusal_whatever_its_text(code: ErrorCode) -> None:
-    async def main(three: Three) -> None:
-        async with Admin([three.nodes[1].endpoint], patience=PATIENT) as admin:
-            with pytest.raises(RefusedError, match=code.name):
-                await removed(three, code, text="it may still take effect")(admin)
-
-    with_three(main)
+async def test_a_code_of_a_first_check_is_a_refusal_whatever_its_text(code: ErrorCode) -> None:
+    async with three_nodes() as three, Admin([three.nodes[1].endpoint], patience=PATIENT) as admin:
+        with pytest.raises(RefusedError, match=code.name):
+            await removed(three, code, text="it may still take effect")(admin)
 
 
-def test_a_leader_that_shuts_down_has_not_begun() -> None:
-    async def main(three: Three) -> None:
-        async with Admin([three.nodes[1].endpoint], patience=PATIENT) as admin:
-            with pytest.raises(RefusedError, match="VOTER_NOT_FOUND"):
-                await removed(three, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.VOTER_NOT_FOUND)(admin)
-
-    with_three(main)
+async def test_a_leader_that_shuts_down_has_not_begun() -> None:
+    async with three_nodes() as three, Admin([three.nodes[1].endpoint], patience=PATIENT) as admin:
+        with pytest.raises(RefusedError, match="VOTER_NOT_FOUND"):
+            await removed(three, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.VOTER_NOT_FOUND)(admin)
 
 
 LIMITS = Patience(timeout_ms=10_000, request_timeout_ms=2_000, retry_backoff_ms=10)
@@ -403,54 +356,50 @@ def test_only_a_refused_connection_tells_that_nobody_is_there() -> None:
     assert problem_with(lost) == VoterProblem(text="a:1: no")
 
 
-def test_each_follower_is_asked_once_and_the_leader_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_follower_is_asked_once_and_the_leader_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of six voters 1 leads; 2 is well, 3 cannot vote, 4 knows no leader, 5 is silent, 6 is dead, 7 is Kafka's."""
     monkeypatch.setattr(admin_module, "VOTER_TIMEOUT_MS", 200)
+    nodes: dict[int, ScriptedNode] = {}
+    [dead] = free_ports(1)
 
-    async def main() -> None:
-        nodes: dict[int, ScriptedNode] = {}
-        [dead] = free_ports(1)
+    def endpoints() -> dict[int, Endpoint]:
+        return {i: node.endpoint for i, node in nodes.items()} | {6: Endpoint(HOST, dead)}
 
-        def endpoints() -> dict[int, Endpoint]:
-            return {i: node.endpoint for i, node in nodes.items()} | {6: Endpoint(HOST, dead)}
+    def described(node_id: int) -> Answer:
+        body = cluster_body(1, endpoints())
+        return {
+            3: {**body, "error_message": OWN},
+            4: {**body, "error_code": ErrorCode.LEADER_NOT_AVAILABLE},
+            5: SILENCE,
+        }.get(node_id, body)
 
-        def described(node_id: int) -> Answer:
-            body = cluster_body(1, endpoints())
-            return {
-                3: {**body, "error_message": OWN},
-                4: {**body, "error_code": ErrorCode.LEADER_NOT_AVAILABLE},
-                5: SILENCE,
-            }.get(node_id, body)
+    def quorum(_: Body) -> Body:
+        body = quorum_body(1, (1, 2, 3, 4, 5, 6, 7))
+        for node in body["nodes"]:
+            at = endpoints()[node["node_id"]]
+            node["listeners"] = [{"name": "CONTROLLER", "host": at.host, "port": at.port}]
+        return body
 
-        def quorum(_: Body) -> Body:
-            body = quorum_body(1, (1, 2, 3, 4, 5, 6, 7))
-            for node in body["nodes"]:
-                at = endpoints()[node["node_id"]]
-                node["listeners"] = [{"name": "CONTROLLER", "host": at.host, "port": at.port}]
-            return body
+    def scripts(node_id: int) -> dict[ApiKey, Script]:
+        return {ApiKey.DESCRIBE_CLUSTER: lambda _: described(node_id), ApiKey.DESCRIBE_QUORUM: quorum}
 
-        def scripts(node_id: int) -> dict[ApiKey, Script]:
-            return {ApiKey.DESCRIBE_CLUSTER: lambda _: described(node_id), ApiKey.DESCRIBE_QUORUM: quorum}
-
-        nodes |= {i: ScriptedNode(scripts(i)) for i in (1, 2, 3, 4, 5, 7)}
-        nodes[7].scripts[ApiKey.API_VERSIONS] = lambda _: KAFKA
-        async with AsyncExitStack() as stack:
-            for node in nodes.values():
-                await stack.enter_async_context(node)
-            async with Admin([nodes[1].endpoint], patience=LIMITS) as admin:
-                found = await admin.describe_quorum(ask_voters=True)
-                assert not (await admin.describe_quorum()).problems
-            assert found.problems == {
-                3: VoterProblem(text=OWN, is_own=True),
-                4: VoterProblem(text="it knows no leader", is_own=True),
-                5: VoterProblem(
-                    text=f"{nodes[5].endpoint}: it accepts connections, but did not answer DescribeCluster within 0.2 s"
-                ),
-                6: VoterProblem(text=f"{HOST}:{dead}: connection refused", is_refused=True),
-            }
-            assert [len(nodes[i].requests(ApiKey.DESCRIBE_CLUSTER)) for i in (1, 2, 7)] == [2, 1, 0]
-
-    run(main)
+    nodes |= {i: ScriptedNode(scripts(i)) for i in (1, 2, 3, 4, 5, 7)}
+    nodes[7].scripts[ApiKey.API_VERSIONS] = lambda _: KAFKA
+    async with AsyncExitStack() as stack:
+        for node in nodes.values():
+            await stack.enter_async_context(node)
+        async with Admin([nodes[1].endpoint], patience=LIMITS) as admin:
+            found = await admin.describe_quorum(ask_voters=True)
+            assert not (await admin.describe_quorum()).problems
+        assert found.problems == {
+            3: VoterProblem(text=OWN, is_own=True),
+            4: VoterProblem(text="it knows no leader", is_own=True),
+            5: VoterProblem(
+                text=f"{nodes[5].endpoint}: it accepts connections, but did not answer DescribeCluster within 0.2 s"
+            ),
+            6: VoterProblem(text=f"{HOST}:{dead}: connection refused", is_refused=True),
+        }
+        assert [len(nodes[i].requests(ApiKey.DESCRIBE_CLUSTER)) for i in (1, 2, 7)] == [2, 1, 0]
 
 
 async def test_voters_behind_brokers_are_not_asked() -> None:
@@ -523,10 +472,7 @@ async def test_a_controller_that_is_not_forgotten_has_the_leaders_reason(code: i
             await admin.unregister_controller(NodeId(3))
 
 
-def test_only_controllers_of_kafka_unregister() -> None:
-    async def main(three: Three) -> None:
-        async with Admin([three.nodes[2].endpoint], patience=PATIENT) as admin:
-            with pytest.raises(UsageError, match=r"does not offer UnregisterController: only Kafka's controllers do"):
-                await admin.unregister_controller(NodeId(3))
-
-    with_three(main)
+async def test_only_controllers_of_kafka_unregister() -> None:
+    async with three_nodes() as three, Admin([three.nodes[2].endpoint], patience=PATIENT) as admin:
+        with pytest.raises(UsageError, match=r"does not offer UnregisterController: only Kafka's controllers do"):
+            await admin.unregister_controller(NodeId(3))

@@ -28,7 +28,7 @@ from pykraft.types import EPOCH_ZERO, Endpoint, Epoch, NodeId
 from tests.client.logs import ScriptedLog
 from tests.client.quorums import cluster_body
 from tests.client.remote.test_leader_fetch import request
-from tests.client.scripted import SILENCE, Script, ScriptedNode, run
+from tests.client.scripted import SILENCE, Script, ScriptedNode
 
 A, B, C, D = (Endpoint(name, 1) for name in "abcd")
 
@@ -218,52 +218,48 @@ CLUSTER: Body = {"brokers": [], "cluster_id": None, "controller_id": 1, "topics"
 
 
 @pytest.mark.parametrize("is_kafka", [False, True])
-def test_admin_observer_and_appender_tell_the_same(*, is_kafka: bool) -> None:
+async def test_admin_observer_and_appender_tell_the_same(*, is_kafka: bool) -> None:
     """One node of three is there, and knows no leader; its own address has another spelling than the bootstrap list."""
+    log = ScriptedLog()
+    log.leader_id = None
+    log.epoch = EPOCH_ZERO
+    dead = [Endpoint(HOST, port) for port in free_ports(2)]
 
-    async def main() -> None:
-        log = ScriptedLog()
-        log.leader_id = None
-        log.epoch = EPOCH_ZERO
-        dead = [Endpoint(HOST, port) for port in free_ports(2)]
+    def refuses(_: Body) -> Body:
+        voters = cluster_body(-1, {3: dead[1], 1: node.endpoint, 2: dead[0]})
+        return {**voters, "error_code": ErrorCode.LEADER_NOT_AVAILABLE, "error_message": "it knows no leader"}
 
-        def refuses(_: Body) -> Body:
-            voters = cluster_body(-1, {3: dead[1], 1: node.endpoint, 2: dead[0]})
-            return {**voters, "error_code": ErrorCode.LEADER_NOT_AVAILABLE, "error_message": "it knows no leader"}
+    def appends(_: Body) -> Body:
+        leader = {"leader_id": -1, "leader_epoch": 0}
+        part = {"index": 0, "error_code": ErrorCode.NOT_LEADER_OR_FOLLOWER, "current_leader": leader}
+        return {"responses": [{"name": "t", "partition_responses": [part]}]}
 
-        def appends(_: Body) -> Body:
-            leader = {"leader_id": -1, "leader_epoch": 0}
-            part = {"index": 0, "error_code": ErrorCode.NOT_LEADER_OR_FOLLOWER, "current_leader": leader}
-            return {"responses": [{"name": "t", "partition_responses": [part]}]}
-
-        versions = [each for each in CLIENTS["api_keys"] if not is_kafka or each["api_key"] < 1_000]
-        scripts: dict[ApiKey, Script] = {
-            ApiKey.API_VERSIONS: lambda _: {"api_keys": versions},
-            ApiKey.DESCRIBE_CLUSTER: refuses,
-            ApiKey.FETCH: lambda _: log.body(error=ErrorCode.NOT_LEADER_OR_FOLLOWER),
-            ApiKey.METADATA: lambda _: CLUSTER,
-            ApiKey.PRODUCE: appends,
-        }
-        node = ScriptedNode(scripts)
-        bootstrap = [Endpoint("localhost", node.endpoint.port), dead[1]]
-        told: list[str] = []
-        async with node:
-            patience = Patience(timeout_ms=1_000, request_timeout_ms=900, retry_backoff_ms=5)
-            limits = Patience(timeout_ms=1_000, request_timeout_ms=900, retry_backoff_ms=5)
-            reader = LeaderFetch(bootstrap, topics=TOPICS, cluster_id=None, client_id="test", patience=patience)
-            appender = NumberedAppender(bootstrap, patience=patience)
-            async with Admin(bootstrap, patience=limits) as admin, appender:
-                for ask in (admin.describe_quorum, lambda: reader.ask(request), lambda: appender.append(b"a")):
-                    with pytest.raises(QuorumUnavailableError) as caught:
-                        await ask()
-                    told.append(str(caught.value))
-                await reader.close()
-        first, third = f"{bootstrap[0]}: it knows no leader", f"{dead[1]}: {REFUSED}"
-        voters = f"voter 1 at {first}; voter 2 at {dead[0]}: {REFUSED}; voter 3 at {third}"
-        whole = f"{first}; {third}" if is_kafka else f"1 of 3 voters answers, 2 are needed; {voters}"
-        assert told == [f"no leader within 1 s: {whole}"] * 3
-
-    run(main)
+    versions = [each for each in CLIENTS["api_keys"] if not is_kafka or each["api_key"] < 1_000]
+    scripts: dict[ApiKey, Script] = {
+        ApiKey.API_VERSIONS: lambda _: {"api_keys": versions},
+        ApiKey.DESCRIBE_CLUSTER: refuses,
+        ApiKey.FETCH: lambda _: log.body(error=ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        ApiKey.METADATA: lambda _: CLUSTER,
+        ApiKey.PRODUCE: appends,
+    }
+    node = ScriptedNode(scripts)
+    bootstrap = [Endpoint("localhost", node.endpoint.port), dead[1]]
+    told: list[str] = []
+    async with node:
+        patience = Patience(timeout_ms=1_000, request_timeout_ms=900, retry_backoff_ms=5)
+        limits = Patience(timeout_ms=1_000, request_timeout_ms=900, retry_backoff_ms=5)
+        reader = LeaderFetch(bootstrap, topics=TOPICS, cluster_id=None, client_id="test", patience=patience)
+        appender = NumberedAppender(bootstrap, patience=patience)
+        async with Admin(bootstrap, patience=limits) as admin, appender:
+            for ask in (admin.describe_quorum, lambda: reader.ask(request), lambda: appender.append(b"a")):
+                with pytest.raises(QuorumUnavailableError) as caught:
+                    await ask()
+                told.append(str(caught.value))
+            await reader.close()
+    first, third = f"{bootstrap[0]}: it knows no leader", f"{dead[1]}: {REFUSED}"
+    voters = f"voter 1 at {first}; voter 2 at {dead[0]}: {REFUSED}; voter 3 at {third}"
+    whole = f"{first}; {third}" if is_kafka else f"1 of 3 voters answers, 2 are needed; {voters}"
+    assert told == [f"no leader within 1 s: {whole}"] * 3
 
 
 async def test_a_node_that_falls_silent_when_asked_for_the_voters_is_asked_again() -> None:

@@ -5,8 +5,8 @@ A client of the leader keeps one connection, and gives none to a request whose a
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import chain, repeat
 from typing import Any
 
@@ -29,7 +29,7 @@ from pykraft.protocol.schema import Body
 from pykraft.rpc.api_versions import api_key_bodies
 from pykraft.types import Endpoint
 from tests.client.logs import HASTY, PATIENT
-from tests.client.scripted import HANG_UP, SILENCE, VERSIONS, Answer, ScriptedNode, run
+from tests.client.scripted import HANG_UP, SILENCE, VERSIONS, Answer, ScriptedNode
 
 SERVING: Body = {"api_keys": api_key_bodies({**API_VERSIONS, **CLIENT_VERSIONS})}
 BATCH = b"a whole batch, as the caller numbered it"
@@ -68,21 +68,16 @@ def node(produce: Callable[[Body], Answer] | None = None, **scripts: Callable[[B
     return ScriptedNode({ApiKey[name.upper()]: script for name, script in named.items()})
 
 
-def with_nodes(
-    main: Callable[[NumberedAppender], Awaitable[None]],
-    *nodes: ScriptedNode,
-    patience: Patience = PATIENT,
-    cluster_id: str | None = None,
-) -> None:
-    async def body() -> None:
-        async with AsyncExitStack() as stack:
-            for each in nodes:
-                await stack.enter_async_context(each)
-            endpoints = [each.endpoint for each in nodes]
-            appender = NumberedAppender(endpoints, patience=patience, cluster_id=cluster_id)
-            await main(await stack.enter_async_context(appender))
-
-    run(body)
+@asynccontextmanager
+async def appending(
+    *nodes: ScriptedNode, patience: Patience = PATIENT, cluster_id: str | None = None
+) -> AsyncIterator[NumberedAppender]:
+    async with AsyncExitStack() as stack:
+        for each in nodes:
+            await stack.enter_async_context(each)
+        endpoints = [each.endpoint for each in nodes]
+        appender = NumberedAppender(endpoints, patience=patience, cluster_id=cluster_id)
+        yield await stack.enter_async_context(appender)
 
 
 def sent(to: ScriptedNode) -> list[Any]:
@@ -90,133 +85,102 @@ def sent(to: ScriptedNode) -> list[Any]:
 
 
 @pytest.mark.parametrize("lost", [HANG_UP, SILENCE, b"\0\0\0\1\0", {"responses": []}, "timed out"])
-def test_a_batch_without_an_answer_is_sent_again(lost: Any) -> None:
+async def test_a_batch_without_an_answer_is_sent_again(lost: Any) -> None:
     answer = produced(ErrorCode.REQUEST_TIMED_OUT) if lost == "timed out" else lost
     one = node(in_turn(answer, produced(base_offset=12)))
-
-    async def main(appender: NumberedAppender) -> None:
+    async with appending(
+        one, patience=Patience(timeout_ms=10_000, request_timeout_ms=200, retry_backoff_ms=5)
+    ) as appender:
         assert await appender.append(BATCH) == 12
         assert appender.was_doubtful
         assert await appender.append(BATCH) == 12
         assert not appender.was_doubtful
         assert sent(one) == [BATCH] * 3
 
-    with_nodes(main, one, patience=Patience(timeout_ms=10_000, request_timeout_ms=200, retry_backoff_ms=5))
-
 
 @pytest.mark.parametrize(
     "code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.THROTTLING_QUOTA_EXCEEDED]
 )
-def test_a_batch_that_was_certainly_not_appended_is_sent_again(code: ErrorCode) -> None:
+async def test_a_batch_that_was_certainly_not_appended_is_sent_again(code: ErrorCode) -> None:
     one = node(in_turn(produced(code), produced()))
-
-    async def main(appender: NumberedAppender) -> None:
+    async with appending(one) as appender:
         assert await appender.append(BATCH) == 7
         assert not appender.was_doubtful
 
-    with_nodes(main, one)
 
-
-def test_the_leader_that_an_answer_names_gets_the_batch() -> None:
+async def test_the_leader_that_an_answer_names_gets_the_batch() -> None:
     leader = node()
     other = node(lambda _: produced(ErrorCode.NOT_LEADER_OR_FOLLOWER, leader_id=2, port=leader.endpoint.port))
     third = node()
-
-    async def main(appender: NumberedAppender) -> None:
+    async with appending(other, third, leader) as appender:
         await appender.append(BATCH)
         await appender.append(BATCH)
         assert [len(sent(each)) for each in (other, third, leader)] == [1, 0, 2]
 
-    with_nodes(main, other, third, leader)
 
-
-def test_when_the_time_is_over_the_error_says_what_is_known() -> None:
-    async def certain(appender: NumberedAppender) -> None:
+async def test_when_the_time_is_over_the_error_says_what_is_known() -> None:
+    async with appending(node(lambda _: produced(ErrorCode.NOT_LEADER_OR_FOLLOWER)), patience=HASTY) as appender:
         with pytest.raises(QuorumUnavailableError):
             await appender.append(BATCH)
-
-    with_nodes(certain, node(lambda _: produced(ErrorCode.NOT_LEADER_OR_FOLLOWER)), patience=HASTY)
-
-    async def doubtful(appender: NumberedAppender) -> None:
+    async with appending(node(lambda _: SILENCE), patience=HASTY) as appender:
         with pytest.raises(OutcomeUnknownError, match="the records may be in the log, or not"):
             await appender.append(BATCH)
 
-    with_nodes(doubtful, node(lambda _: SILENCE), patience=HASTY)
-
 
 @pytest.mark.parametrize("code", [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID])
-def test_a_refusal_has_the_leader_s_reason(code: ErrorCode) -> None:
-    async def main(appender: NumberedAppender) -> None:
+async def test_a_refusal_has_the_leader_s_reason(code: ErrorCode) -> None:
+    async with appending(node(lambda _: produced(code))) as appender:
         with pytest.raises(RefusedError, match="a reason") as raised:
             await appender.append(BATCH)
         assert raised.value.code == code
 
-    with_nodes(main, node(lambda _: produced(code)))
 
-
-def test_ids_and_the_end_are_asked_for_until_somebody_knows() -> None:
+async def test_ids_and_the_end_are_asked_for_until_somebody_knows() -> None:
     busy = {"error_code": ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "producer_epoch": -1}
     one = node(
         init_producer_id=in_turn(busy, HANG_UP, {"error_code": 0, "producer_id": 77, "producer_epoch": 0}),
         list_offsets=in_turn(ended(ErrorCode.NOT_LEADER_OR_FOLLOWER), HANG_UP, ended(ErrorCode.NONE)),
     )
-
-    async def main(appender: NumberedAppender) -> None:
+    async with appending(one) as appender:
         assert await appender.issue_id() == 77
         assert await appender.end_offset() == 9
         assert appender.cluster_id == "a-cluster"
 
-    with_nodes(main, one)
 
-
-def test_a_refused_question_is_an_error() -> None:
+async def test_a_refused_question_is_an_error() -> None:
     one = node(
         init_producer_id=lambda _: {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "producer_epoch": -1},
         list_offsets=lambda _: ended(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     )
-
-    async def main(appender: NumberedAppender) -> None:
+    async with appending(one) as appender:
         with pytest.raises(RefusedError, match="a producer id was refused: CLUSTER_AUTHORIZATION_FAILED"):
             await appender.issue_id()
         with pytest.raises(RefusedError, match="the end of the log was refused: UNKNOWN_TOPIC_OR_PARTITION"):
             await appender.end_offset()
 
-    with_nodes(main, one)
 
-
-def test_a_node_of_another_cluster_gets_nothing() -> None:
+async def test_a_node_of_another_cluster_gets_nothing() -> None:
     one = node()
-
-    async def main(appender: NumberedAppender) -> None:
+    async with appending(one, cluster_id="mine") as appender:
         with pytest.raises(ForeignClusterError, match="belongs to cluster a-cluster, not to mine"):
             await appender.append(BATCH)
         assert sent(one) == []
 
-    with_nodes(main, one, cluster_id="mine")
 
-
-def test_a_node_that_hangs_up_when_asked_for_its_cluster_is_asked_again() -> None:
+async def test_a_node_that_hangs_up_when_asked_for_its_cluster_is_asked_again() -> None:
     answer: Body = {"brokers": [], "cluster_id": None, "controller_id": 1, "topics": []}
     one = node(metadata=in_turn(HANG_UP, answer))
-
-    async def main(appender: NumberedAppender) -> None:
+    async with appending(one) as appender:
         assert await appender.append(BATCH) == 7
         assert appender.cluster_id is None
 
-    with_nodes(main, one)
 
-
-def test_a_quorum_that_serves_no_clients_is_told_apart() -> None:
-    async def main(appender: NumberedAppender) -> None:
+async def test_a_quorum_that_serves_no_clients_is_told_apart() -> None:
+    async with appending(node(api_versions=lambda _: VERSIONS), node(api_versions=lambda _: VERSIONS)) as appender:
         with pytest.raises(UsageError, match=r"it serves no clients: set pykraft\.client\.listeners"):
             await appender.append(BATCH)
-
-    with_nodes(main, node(api_versions=lambda _: VERSIONS), node(api_versions=lambda _: VERSIONS))
-
-    async def one_serves(appender: NumberedAppender) -> None:
+    async with appending(node(api_versions=lambda _: VERSIONS), node()) as appender:
         assert await appender.append(BATCH) == 7
-
-    with_nodes(one_serves, node(api_versions=lambda _: VERSIONS), node())
 
 
 async def test_nobody_there_is_told_at_once() -> None:

@@ -20,7 +20,7 @@ from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import encode_batch
 from pykraft.protocol.schema import Body
 from pykraft.types import Endpoint, Epoch, Offset, OffsetAndEpoch
-from tests.client.logs import HASTY, PATIENT, ScriptedLog, with_log
+from tests.client.logs import HASTY, PATIENT, ScriptedLog, served_log
 from tests.client.scripted import Answer, until
 
 QUICK = FetchLimits(wait_ms_max=20)
@@ -47,8 +47,8 @@ async def values_of(observer: Observer, count: int) -> list[bytes]:
     return found
 
 
-def test_all_committed_batches_come_in_order_and_live() -> None:
-    async def main(log: ScriptedLog) -> None:
+async def test_all_committed_batches_come_in_order_and_live() -> None:
+    async with served_log() as log:
         log.append_leader_change()
         log.append(b"a", b"b")
         async with observing(log) as observer:
@@ -64,11 +64,9 @@ def test_all_committed_batches_come_in_order_and_live() -> None:
             assert (await coming).values() == [b"c"]
             assert (observer.next_offset, observer.high_watermark) == (4, 4)
 
-    with_log(main)
 
-
-def test_what_is_not_committed_waits() -> None:
-    async def main(log: ScriptedLog) -> None:
+async def test_what_is_not_committed_waits() -> None:
+    async with served_log() as log:
         log.append(b"a")
         log.append(b"b", is_committed=False)
         async with observing(log) as observer:
@@ -79,11 +77,9 @@ def test_what_is_not_committed_waits() -> None:
             log.high_watermark = 2
             assert (await coming).values() == [b"b"]
 
-    with_log(main)
 
-
-def test_what_a_new_leader_never_had_is_dropped() -> None:
-    async def main(log: ScriptedLog) -> None:
+async def test_what_a_new_leader_never_had_is_dropped() -> None:
+    async with served_log() as log:
         log.append(b"a")
         log.append(b"never committed", is_committed=False)
         async with observing(log) as observer:
@@ -97,16 +93,14 @@ def test_what_a_new_leader_never_had_is_dropped() -> None:
             assert (await coming).values() == [b"b"]
             assert await values_of(observer, 1) == [b"c"]
 
-    with_log(main)
-
 
 @pytest.mark.parametrize(
     ("start", "expected"),
     [(Start.EARLIEST, 0), (Start.LATEST, 6), (3, 3), (6, 6)],
     ids=["earliest", "latest", "in", "end"],
 )
-def test_it_begins_where_it_is_told(start: Start | int, expected: int) -> None:
-    async def main(log: ScriptedLog) -> None:
+async def test_it_begins_where_it_is_told(start: Start | int, expected: int) -> None:
+    async with served_log() as log:
         log.append(b"a", b"b")
         log.append(b"c", b"d", b"e", b"f")
         async with observing(log, start) as observer:
@@ -115,11 +109,9 @@ def test_it_begins_where_it_is_told(start: Start | int, expected: int) -> None:
             batch = await anext(observer)
             assert batch.base_offset <= expected < batch.end_offset
 
-    with_log(main)
 
-
-def test_the_middle_of_a_log_is_read_in_the_leaders_epoch() -> None:
-    async def main(log: ScriptedLog) -> None:
+async def test_the_middle_of_a_log_is_read_in_the_leaders_epoch() -> None:
+    async with served_log() as log:
         for _ in range(3):
             log.append(b"old")
         log.lead(1)
@@ -129,12 +121,10 @@ def test_the_middle_of_a_log_is_read_in_the_leaders_epoch() -> None:
         [asked] = log.leader.requests(ApiKey.FETCH)[-1]["topics"][0]["partitions"]
         assert (asked["fetch_offset"], asked["last_fetched_epoch"]) == (1, 2)
 
-    with_log(main)
-
 
 @pytest.mark.parametrize("offset", [1, 9])
-def test_an_offset_that_is_not_there_is_told_with_those_that_are(offset: int) -> None:
-    async def main(log: ScriptedLog) -> None:
+async def test_an_offset_that_is_not_there_is_told_with_those_that_are(offset: int) -> None:
+    async with served_log() as log:
         log.append(b"a", b"b", b"c")
         log.log_start_offset = 2
         async with observing(log, offset) as observer:
@@ -143,11 +133,9 @@ def test_an_offset_that_is_not_there_is_told_with_those_that_are(offset: int) ->
             ):
                 await observer.begin()
 
-    with_log(main)
 
-
-def test_a_leader_that_does_not_know_yet_what_is_committed_is_waited_for() -> None:
-    async def main(log: ScriptedLog) -> None:
+async def test_a_leader_that_does_not_know_yet_what_is_committed_is_waited_for() -> None:
+    async with served_log() as log:
         log.append(b"a")
         log.high_watermark = None
 
@@ -164,22 +152,18 @@ def test_a_leader_that_does_not_know_yet_what_is_committed_is_waited_for() -> No
             with pytest.raises(QuorumUnavailableError, match="does not know its high watermark yet"):
                 await observer.begin()
 
-    with_log(main)
 
-
-def test_small_fetches_and_cut_batches_are_put_together() -> None:
-    async def main(log: ScriptedLog) -> None:
+async def test_small_fetches_and_cut_batches_are_put_together() -> None:
+    async with served_log() as log:
         for number in range(5):
             log.append(b"%d" % number * 50)
         size_bytes = len(log.batches[0]) + 10
         async with observing(log, limits=FetchLimits(wait_ms_max=20, size_bytes_max=size_bytes)) as observer:
             assert await values_of(observer, 5) == [b"%d" % number * 50 for number in range(5)]
 
-    with_log(main)
 
-
-def test_a_damaged_batch_is_fetched_again() -> None:
-    async def main(log: ScriptedLog) -> None:
+async def test_a_damaged_batch_is_fetched_again() -> None:
+    async with served_log() as log:
         log.append(b"a")
         log.append(b"b")
         damaged = log.batches[0] + log.batches[1][:-2] + b"?\0"
@@ -192,14 +176,12 @@ def test_a_damaged_batch_is_fetched_again() -> None:
         async with observing(log) as observer:
             assert await values_of(observer, 2) == [b"a", b"b"]
 
-    with_log(main)
-
 
 @pytest.mark.parametrize(
     ("left_out", "words"), [(1, "offsets 2 to 2 where 1 comes next"), (0, "offsets 1 to 1 where 0 comes next")]
 )
-def test_a_hole_is_never_given_out(left_out: int, words: str) -> None:
-    async def main(log: ScriptedLog) -> None:
+async def test_a_hole_is_never_given_out(left_out: int, words: str) -> None:
+    async with served_log() as log:
         for value in (b"a", b"b", b"c"):
             log.append(value)
 
@@ -215,11 +197,9 @@ def test_a_hole_is_never_given_out(left_out: int, words: str) -> None:
             with pytest.raises(QuorumUnavailableError, match=words):
                 await values_of(observer, 2)
 
-    with_log(main)
 
-
-def test_committed_records_that_are_gone_are_an_error() -> None:
-    async def main(log: ScriptedLog) -> None:
+async def test_committed_records_that_are_gone_are_an_error() -> None:
+    async with served_log() as log:
         log.append(b"a")
         log.append(b"b")
         async with observing(log) as observer:
@@ -230,11 +210,9 @@ def test_committed_records_that_are_gone_are_an_error() -> None:
             with pytest.raises(ProtocolError, match="but offset 2 was committed: it has lost records"):
                 await anext(observer)
 
-    with_log(main)
 
-
-def test_records_that_were_cleaned_away_are_told() -> None:
-    async def main(log: ScriptedLog) -> None:
+async def test_records_that_were_cleaned_away_are_told() -> None:
+    async with served_log() as log:
         log.append(b"a")
         async with observing(log) as observer:
             await observer.begin()
@@ -243,11 +221,9 @@ def test_records_that_were_cleaned_away_are_told() -> None:
             with pytest.raises(UsageError, match="offset 0 is no longer in the log: it begins at offset 5"):
                 await anext(observer)
 
-    with_log(main)
 
-
-def test_what_is_held_is_bounded() -> None:
-    async def main(log: ScriptedLog) -> None:
+async def test_what_is_held_is_bounded() -> None:
+    async with served_log() as log:
         log.append(b"a")
         for _ in range(20):
             log.append(b"x" * 1_000, is_committed=False)
@@ -266,11 +242,9 @@ def test_what_is_held_is_bounded() -> None:
             log.high_watermark = log.end_offset
             assert (await coming).values() == [b"x" * 1_000]
 
-    with_log(main)
 
-
-def test_a_leader_without_news_is_not_asked_without_a_pause() -> None:
-    async def main(log: ScriptedLog) -> None:
+async def test_a_leader_without_news_is_not_asked_without_a_pause() -> None:
+    async with served_log() as log:
         log.append(b"a")
         patience = Patience(timeout_ms=10_000, request_timeout_ms=2_000, retry_backoff_ms=50)
         async with observing(log, patience=patience, limits=FetchLimits(wait_ms_max=500)) as observer:
@@ -280,11 +254,9 @@ def test_a_leader_without_news_is_not_asked_without_a_pause() -> None:
                 await asyncio.wait_for(anext(observer), 0.2)
             assert len(log.leader.requests(ApiKey.FETCH)) - asked <= 5
 
-    with_log(main)
 
-
-def test_a_wait_that_was_given_up_loses_nothing() -> None:
-    async def main(log: ScriptedLog) -> None:
+async def test_a_wait_that_was_given_up_loses_nothing() -> None:
+    async with served_log() as log:
         log.append(b"a")
         async with observing(log) as observer:
             await values_of(observer, 1)
@@ -292,8 +264,6 @@ def test_a_wait_that_was_given_up_loses_nothing() -> None:
                 await asyncio.wait_for(anext(observer), 0.05)
             log.append(b"b")
             assert await values_of(observer, 1) == [b"b"]
-
-    with_log(main)
 
 
 def test_what_cannot_be_observed_is_the_callers_mistake() -> None:
@@ -315,8 +285,8 @@ def asking(log: ScriptedLog) -> LeaderFetch:
 
 
 @pytest.mark.parametrize(("oldest", "newest"), [(1, 1), (1, 2), (2, 2), (3, 9), (9, 9), (700_000, 1_000_000)])
-def test_it_is_the_epoch_of_the_oldest_snapshot(oldest: int, newest: int) -> None:
-    async def main(log: ScriptedLog) -> None:
+async def test_it_is_the_epoch_of_the_oldest_snapshot(oldest: int, newest: int) -> None:
+    async with served_log() as log:
         log.epoch = Epoch(newest)
         log.clean(OffsetAndEpoch(START, Epoch(oldest)), b"")
         log.append(b"a")
@@ -327,11 +297,9 @@ def test_it_is_the_epoch_of_the_oldest_snapshot(oldest: int, newest: int) -> Non
         assert len(log.leader.requests(ApiKey.FETCH)) <= 2 + newest.bit_length()
         await leader.close()
 
-    with_log(main)
 
-
-def test_a_log_that_is_cleaned_meanwhile_is_not_asked_on() -> None:
-    async def main(log: ScriptedLog) -> None:
+async def test_a_log_that_is_cleaned_meanwhile_is_not_asked_on() -> None:
+    async with served_log() as log:
         log.epoch = Epoch(9)
         log.clean(OffsetAndEpoch(START, Epoch(3)), b"")
         log.append(b"a")
@@ -341,8 +309,6 @@ def test_a_log_that_is_cleaned_meanwhile_is_not_asked_on() -> None:
         assert await epoch_before(leader, START) == 9
         await leader.close()
 
-    with_log(main)
-
 
 def test_a_probe_waits_for_nothing_and_asks_for_no_records() -> None:
     request = probe(Epoch(5), Epoch(3))
@@ -351,8 +317,8 @@ def test_a_probe_waits_for_nothing_and_asks_for_no_records() -> None:
     assert probe(Epoch(5)).last_fetched_epoch == 5
 
 
-def test_a_new_leader_meanwhile_is_asked_in_its_own_epoch() -> None:
-    async def main(log: ScriptedLog) -> None:
+async def test_a_new_leader_meanwhile_is_asked_in_its_own_epoch() -> None:
+    async with served_log() as log:
         log.epoch = Epoch(9)
         log.clean(OffsetAndEpoch(START, Epoch(3)), b"")
         log.append(b"a")
@@ -367,8 +333,6 @@ def test_a_new_leader_meanwhile_is_asked_in_its_own_epoch() -> None:
         log.answer = change
         assert await epoch_before(leader, START) == 3
         await leader.close()
-
-    with_log(main)
 
 
 def add(window: Window, base_offset: int, *values: bytes, epoch: int = 1, leader_epoch: int = 9) -> str | None:

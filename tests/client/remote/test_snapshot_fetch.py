@@ -14,7 +14,7 @@ from pykraft.errors import QuorumUnavailableError
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.types import Epoch
-from tests.client.logs import HASTY, PATIENT, ScriptedLog, with_log
+from tests.client.logs import HASTY, PATIENT, ScriptedLog, served_log
 from tests.client.scripted import HANG_UP, SILENCE, Answer
 from tests.snapshot.snapshots import ID, id_of, small_batches
 
@@ -57,8 +57,8 @@ def with_snapshot(log: ScriptedLog) -> None:
     log.clean(ID, small_batches())
 
 
-def test_it_comes_in_slices_and_is_gone_in_the_end() -> None:
-    async def main(log: ScriptedLog) -> None:
+async def test_it_comes_in_slices_and_is_gone_in_the_end() -> None:
+    async with served_log() as log:
         with_snapshot(log)
         fetching = Fetching(log)
         path = await fetching.fetch()
@@ -73,11 +73,9 @@ def test_it_comes_in_slices_and_is_gone_in_the_end() -> None:
         await fetching.close()
         assert not path.parent.exists()
 
-    with_log(main)
 
-
-def test_it_goes_on_where_the_connection_broke() -> None:
-    async def main(log: ScriptedLog) -> None:
+async def test_it_goes_on_where_the_connection_broke() -> None:
+    async with served_log() as log:
         with_snapshot(log)
 
         def once(node_id: int, body: Body) -> Answer:
@@ -95,13 +93,10 @@ def test_it_goes_on_where_the_connection_broke() -> None:
         assert 5_000 < positions(log)[3] <= 10_000, "it goes on after the last whole batch"
         await fetching.close()
 
-    with_log(main)
 
-
-def test_a_slice_of_another_epoch_is_not_taken_whoever_learned_of_it() -> None:
+async def test_a_slice_of_another_epoch_is_not_taken_whoever_learned_of_it() -> None:
     """The answer is right for its request, and the epoch that the fetch began in is over."""
-
-    async def main(log: ScriptedLog) -> None:
+    async with served_log() as log:
         with_snapshot(log)
         fetching = Fetching(log)
 
@@ -115,14 +110,11 @@ def test_a_slice_of_another_epoch_is_not_taken_whoever_learned_of_it() -> None:
         assert positions(log) == [0, SLICE]
         await fetching.close()
 
-    with_log(main)
-
 
 @pytest.mark.parametrize("slices", [1, 2, 3])
-def test_another_leader_serves_another_file_of_the_same_id_and_size(slices: int) -> None:
+async def test_another_leader_serves_another_file_of_the_same_id_and_size(slices: int) -> None:
     """Two nodes cut one state into batches at different places: slices of both make no snapshot."""
-
-    async def main(log: ScriptedLog) -> None:
+    async with served_log() as log:
         with_snapshot(log)
         others = small_batches(salt=100)
         assert len(others) == len(log.snapshot)
@@ -143,8 +135,6 @@ def test_another_leader_serves_another_file_of_the_same_id_and_size(slices: int)
         assert path.read_bytes() == others
         assert positions(log)[asked] == 0, "nothing of the former leader's file is gone on with"
         await fetching.close()
-
-    with_log(main)
 
 
 def changed_slice(log: ScriptedLog, kind: str) -> Answer:
@@ -182,8 +172,9 @@ def _damaged(topic: Body) -> Body:
         ("gone", "it answers FetchSnapshot with SNAPSHOT_NOT_FOUND"),
     ],
 )
-def test_what_brings_nothing_is_tried_for_so_long_and_then_told(kind: str, words: str) -> None:
-    async def main(log: ScriptedLog) -> None:
+async def test_what_brings_nothing_is_tried_for_so_long_and_then_told(kind: str, words: str) -> None:
+    stem = "00000000000000000157-0000000003"
+    async with served_log() as log:
         with_snapshot(log)
         log.answer_slice = lambda *_: changed_slice(log, kind)
         fetching = Fetching(log, HASTY)
@@ -192,6 +183,3 @@ def test_what_brings_nothing_is_tried_for_so_long_and_then_told(kind: str, words
         log.snapshot_id, log.answer_slice = ID, log.serve_slice
         assert await fetching.fetch() is not None, "it may be tried again"
         await fetching.close()
-
-    stem = "00000000000000000157-0000000003"
-    with_log(main)

@@ -105,9 +105,7 @@ def _run(name: str, options: argparse.Namespace, console: Console, *, is_idempot
 
 def _options(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m tests.kafka.clients",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="python -m tests.kafka.clients", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("clients", nargs="*", choices=[[], *NAMES], metavar="CLIENT", help=", ".join(NAMES))
     parser.add_argument("--records", type=_positive, default=RECORDS, help="records in each run (default: %(default)s)")

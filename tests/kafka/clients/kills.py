@@ -141,7 +141,6 @@ def run_through_kills(contender: Contender, plan: Plan, folder: Path) -> Outcome
 def _play(
     contender: Contender, plan: Plan, cluster: Cluster, children: Children, folder: Path
 ) -> tuple[int, dict[str, int], list[Place]]:
-    """How many records were sent, what was acknowledged, as offset by value, and what was read."""
     servers = ",".join(f"{HOST}:{node.port}" for node in cluster.nodes.values())
 
     def order(count: int, **rest: Any) -> Order:

@@ -148,10 +148,7 @@ def main(client: ClientProgram, words: Sequence[str] | None = None) -> int:
     parser.add_argument("--plain", action="store_true", help="acks=all without idempotence")
     options = parser.parse_args(words)
     target = Target(
-        servers=options.servers,
-        topic=options.topic,
-        compression=options.compression,
-        is_idempotent=not options.plain,
+        servers=options.servers, topic=options.topic, compression=options.compression, is_idempotent=not options.plain
     )
     if options.mode == "produce":
         count = 0

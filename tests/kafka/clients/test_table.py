@@ -44,11 +44,7 @@ def test_a_new_run_replaces_the_older_one_of_its_client_and_mode() -> None:
 
 def test_a_row_says_what_was_promised_and_what_broke() -> None:
     rows = table_of(
-        [
-            run(),
-            run(is_idempotent=False, verdict={"doubled": 2}),
-            run(problems=["1 record acknowledged and lost"]),
-        ]
+        [run(), run(is_idempotent=False, verdict={"doubled": 2}), run(problems=["1 record acknowledged and lost"])]
     ).splitlines()[2:]
     assert [row.split(" | ")[5] for row in rows] == [
         "none lost, none doubled, order kept",

@@ -180,8 +180,6 @@ def _made(dice: Random, now: Situation, numbers: Iterator[int], steps_count: int
 
 
 class _Player:
-    """Both nodes, and the sequence so far."""
-
     def __init__(self, worlds: Sequence[World], now: Situation, seed: int, settle_timeout_s: float) -> None:
         self._worlds = worlds
         self._now = now
@@ -274,7 +272,6 @@ class _Player:
 
 
 def _follow(now: Situation, step: Step) -> None:
-    """What the node has been told: the high watermark, and which leaders have agreed with its log."""
     now.is_cut_inside = False
     if isinstance(step, Request) and step.api_key == ApiKey.END_QUORUM_EPOCH:
         now.left.add(step.body["topics"][0]["partitions"][0]["leader_epoch"])

@@ -225,7 +225,6 @@ class World:
         self._wire = None
 
     def _state(self) -> dict[str, Any]:
-        """Who leads in which epoch, as an observer of an old epoch is told, who changes nothing."""
         partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1}
         partition |= {"current_leader_epoch": 0, "last_fetched_epoch": 0}
         body = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1, "isolation_level": 0}

@@ -112,7 +112,6 @@ class Cluster:
             wait_until(self._add_third, "node 3 to be a voter", alive=alive, interval_s=ADD_AGAIN_S)
 
     def _membership(self, node_id: int) -> list[str]:
-        """What a node's format command says of the voters."""
         if not self._is_dynamic or node_id == BROKER:
             return []
         return ["--initial-controllers", self._first_voters] if node_id in JAVA else ["--no-initial-controllers"]

@@ -8,13 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lab.bench.options import (
-    RUN_SIZE_BYTES_MAX,
-    BenchOptions,
-    parse_sizes,
-    parse_throughput,
-    run_size_bytes,
-)
+from lab.bench.options import RUN_SIZE_BYTES_MAX, BenchOptions, parse_sizes, parse_throughput, run_size_bytes
 from pykraft.errors import UsageError
 
 

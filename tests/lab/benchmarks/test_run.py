@@ -45,13 +45,7 @@ def case(name: str, group: str = "group", **contenders: object) -> Case:
 
 def options(folder: Path, runs: int = 2, *contenders: str) -> SuiteOptions:
     return SuiteOptions(
-        runs=runs,
-        seconds=1.0,
-        warm_up_s=0.0,
-        rounds=1,
-        disk=folder,
-        memory=folder,
-        contenders=frozenset(contenders),
+        runs=runs, seconds=1.0, warm_up_s=0.0, rounds=1, disk=folder, memory=folder, contenders=frozenset(contenders)
     )
 
 

@@ -415,11 +415,7 @@ def key(directory_id: Uuid) -> ReplicaKey:
     return ReplicaKey(id=NodeId(1), directory_id=directory_id)
 
 
-@pytest.mark.parametrize(
-    ("is_dynamic", "left"),
-    [(False, 2), (True, 0)],
-    ids=["static", "dynamic"],
-)
+@pytest.mark.parametrize(("is_dynamic", "left"), [(False, 2), (True, 0)], ids=["static", "dynamic"])
 def test_every_node_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_dynamic: bool, left: int) -> None:
     says = Described(
         None,

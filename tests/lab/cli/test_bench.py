@@ -57,10 +57,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, name: str, result: object) -> None:
         (["raft", "--throughput", "-5"], "--throughput -5: give a number of records a second, or max"),
         (["raft", "--dir", "no-such-folder"], "--dir no-such-folder: there is no such folder"),
         (["raft", "--peer", "none", "--kafka-libs", "jars"], "with --peer none there is no Kafka to run"),
-        (
-            ["raft", "--kafka-libs", "no-such-folder"],
-            "folder libs of a Kafka release; or measure pykraft alone",
-        ),
+        (["raft", "--kafka-libs", "no-such-folder"], "folder libs of a Kafka release; or measure pykraft alone"),
         (["join", "--snapshot-mib", "0"], "--snapshot-mib 0: give 1 to 1048576"),
         (["join", "--throughput", "-1"], "--throughput -1: give 1 to"),
         (["join", "--record-size", "19"], "--record-size 19: give 20 to 1048576"),
@@ -113,10 +110,7 @@ def test_a_folder_without_room_is_refused(
 
 
 def test_the_result_is_printed_as_text_or_json(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    contenders: list[FakeContender],
-    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], contenders: list[FakeContender], tmp_path: Path
 ) -> None:
     arguments = ["--runs", "2", "--record-size", "100,256", "--dir", str(tmp_path)]
     assert run(monkeypatch, "raft", *arguments) == 0
@@ -133,10 +127,7 @@ def test_the_result_is_printed_as_text_or_json(
 
 
 def test_a_run_that_failed_is_exit_code_1(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    contenders: list[FakeContender],
-    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], contenders: list[FakeContender], tmp_path: Path
 ) -> None:
     contenders[0].most = 0
     arguments = ["--runs", "1", "--record-size", "100", "--dir", str(tmp_path), "--peer", "none"]
@@ -167,17 +158,7 @@ def test_an_interrupted_benchmark_leaves_no_process_and_no_file(
 def test_ours_and_kafkas_run_in_turn(tmp_path: Path) -> None:
     arguments = ["--record-size", "256", "--throughput", "2000", "--seconds", "3", "--warm-up", "1", "--runs", "1"]
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "lab",
-            "bench",
-            "raft",
-            *arguments,
-            "--dir",
-            tmp_path,
-            "--json",
-        ],
+        [sys.executable, "-m", "lab", "bench", "raft", *arguments, "--dir", tmp_path, "--json"],
         capture_output=True,
         text=True,
         timeout=100,
@@ -267,6 +248,5 @@ def test_the_logs_of_a_quorum_that_failed_are_shown_and_its_processes_ended(
 
 
 def _below(pid: int) -> list[int]:
-    """Children of a process that run Python."""
     words = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [int(word) for word in words if b"python" in Path(f"/proc/{word}/cmdline").read_bytes()]

@@ -316,11 +316,7 @@ def test_clean_tables_have_no_problem(spark: SparkSession, finished: Path) -> No
     [
         (with_a_duplicate, {"duplicates": 1, "spark_rows": ASKED + 1}, "1 record duplicated in the tables"),
         (with_a_gap, {"missing": 1, "spark_rows": ASKED - 1}, "1 acknowledged record missing from the tables"),
-        (
-            with_a_swapped_pair,
-            {"out_of_order": 1, "missing": 2, "strays": 2},
-            "1 record out of order in the tables",
-        ),
+        (with_a_swapped_pair, {"out_of_order": 1, "missing": 2, "strays": 2}, "1 record out of order in the tables"),
     ],
 )
 def test_a_fault_in_the_tables_is_reported(

@@ -12,12 +12,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from lab.demo import plots
-from lab.demo.plots import (
-    gap,
-    slice_width_s,
-    slices,
-    spells,
-)
+from lab.demo.plots import gap, slice_width_s, slices, spells
 from pykraft.page.plot_theme import drawing
 from tests.lab.demo.stories import KILL, SECONDS, story
 

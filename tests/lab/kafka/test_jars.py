@@ -10,14 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.kafka.jars import (
-    KAFKA_VERSION,
-    LOCKED,
-    KafkaUnavailableError,
-    check_jars,
-    ensure_jars,
-    read_sums,
-)
+from lab.kafka.jars import KAFKA_VERSION, LOCKED, KafkaUnavailableError, check_jars, ensure_jars, read_sums
 
 JARS = {"a.jar": b"one", "b.jar": b"two"}
 

@@ -152,11 +152,7 @@ TRIALS: Final[Mapping[str, Trial]] = {
     ),
     "a filter": Rows({}, _rows(VALUES, from_offset=4), ("offset", "value"), where="offset >= 4", schema=SMALL),
     "a filter that the source takes": Rows(
-        {"pushFilters": "true"},
-        _rows(VALUES, from_offset=4),
-        ("offset", "value"),
-        where="offset >= 4",
-        schema=SMALL,
+        {"pushFilters": "true"}, _rows(VALUES, from_offset=4), ("offset", "value"), where="offset >= 4", schema=SMALL
     ),
     "a live quorum": Rows(
         {"startingOffsets": "1", "endingOffsets": "6"},

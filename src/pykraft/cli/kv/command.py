@@ -360,7 +360,6 @@ def _running(command: Sequence[str], place: dict[str, Any], end_s: float) -> Ite
 
 
 def _end(process: subprocess.Popen[bytes], term_s: float) -> None:
-    """SIGTERM, and SIGKILL after this time."""
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(term_s)

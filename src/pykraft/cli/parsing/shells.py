@@ -86,8 +86,6 @@ complete --no-files --command %(prog_name)s --arguments "(%(complete_func)s)"
 
 
 class _Shell(ShellComplete, ABC):
-    """What the three have in common."""
-
     def get_completion_args(self) -> tuple[list[str], str]:
         # The mark tells a word that is still empty from none, and counts as part of an open quotation.
         *finished, last = split_arg_string(os.environ["COMP_LINE"] + _CURSOR)

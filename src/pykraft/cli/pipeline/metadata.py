@@ -100,8 +100,6 @@ def metadata(
 
 
 class _Source:
-    """Where the records come from."""
-
     def __init__(self, directories: Sequence[Path], bootstrap: str | None) -> None:
         self._bootstrap = () if bootstrap is None else parse_bootstrap("--bootstrap-controller", bootstrap)
         if not self._bootstrap:

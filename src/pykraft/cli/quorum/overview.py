@@ -154,8 +154,6 @@ def watch_overview(options: ClientOptions, watch_s: float, *, as_json: bool) -> 
 
 
 class _Screen(Live):
-    """Where a picture is drawn over the last one."""
-
     def refresh(self) -> None:
         """Draw the picture; not once more at the end, when the terminal shows it and then ^C."""
         if self.is_started:

@@ -190,7 +190,6 @@ class Admin(LeaderClient):
         return replace(found, problems=await self._problems_of(found.followers))
 
     async def _problems_of(self, voters: Mapping[NodeId, Endpoint]) -> dict[NodeId, VoterProblem]:
-        """Ask each of these at the same time."""
         timeout_ms = min(VOTER_TIMEOUT_MS, self._timeout_ms())
 
         async def ask(voter: Endpoint) -> VoterProblem | None:
@@ -428,7 +427,6 @@ class Admin(LeaderClient):
         return connection
 
     def _timeout_ms(self, longer_ms: int = 0) -> int:
-        """The time for one request, limited by what is left of the search."""
         left_ms = math.ceil((self._end_s - asyncio.get_running_loop().time()) * 1_000)
         return max(1, min(self._patience.request_timeout_ms + longer_ms, left_ms))
 

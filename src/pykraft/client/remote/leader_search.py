@@ -125,7 +125,6 @@ class AskedNodes:
         return QuorumUnavailableError("no node answers", self.story)
 
     def _last_said(self) -> dict[Endpoint, _Said]:
-        """The last that is known of each node, by the endpoint under which it became known first."""
         return {self.known_as(endpoint): said for endpoint, said in self._said.items()}
 
     def _is_same(self, one: Endpoint, other: Endpoint) -> bool:

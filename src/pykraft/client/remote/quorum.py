@@ -243,7 +243,6 @@ def problem_of(found: Quorum, voter: ReplicaState) -> str | None:
 
 
 def _seen_by_leader(found: Quorum, voter: ReplicaState) -> str | None:
-    """What is wrong with a follower according to the leader's answer, and that no process listens at its address."""
     if voter.last_fetch_ms < 0:
         return f"voter {voter.key.id} has not fetched from leader {found.leader_id} yet"
     lag = max(0, found.lag(voter))

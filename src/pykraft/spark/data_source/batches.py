@@ -70,7 +70,6 @@ def _neighbors(headers: Headers, are_wanted: np.ndarray) -> Iterator[Headers]:
 
 
 def _rows(split: Split, data: Buffer, headers: Headers, selection: Selection) -> pa.RecordBatch:
-    """Batches that follow each other in ``data``."""
     count, positions, sizes = len(headers), headers.positions, headers.sizes_bytes
     edges = np.append(positions, positions[-1] + sizes[-1]).astype(np.int32)
     codecs = [Compression(codec).name.lower() for codec in headers.codecs.tolist()]

@@ -208,7 +208,6 @@ def blocks_of(members: np.ndarray, bodies: np.ndarray, counts: np.ndarray, value
 
 
 def _alike(members: np.ndarray, bodies: np.ndarray, counts: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Ranges in which batches are neighbors, have as many records, and lie at equal distances."""
     distances = np.diff(bodies)
     goes_on = (np.diff(members) == 1) & (np.diff(counts) == 0)
     # Batches of as many records of one size are as long: the distance differs only if something lies between them.

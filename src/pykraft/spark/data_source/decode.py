@@ -129,7 +129,6 @@ def _wrong_crc(data: Buffer, position: int, header: BatchHeader) -> str:
 
 
 def _no_batch(data: Buffer, position: int) -> str:
-    """What stands in place of a whole batch."""
     if len(data) - position >= HEADER_SIZE_BYTES:
         try:
             read_header(data, position)
@@ -172,7 +171,6 @@ def _constant(value: str | int | None, count: int) -> pa.Array:
 
 
 def _topic_and_partition(split: Split) -> tuple[str, int]:
-    """As the name of the partition directory says."""
     if split.replica is None:
         return METADATA_TOPIC_NAME, 0
     name = Path(split.path).parent.name
@@ -238,7 +236,6 @@ def records_of(
 
 
 def _one_by_one(split: Split, data: Buffer, headers: Headers, selection: Selection) -> Iterator[pa.RecordBatch]:
-    """The batches of a group that can be decoded, and a row for each of the others."""
     for index in range(len(headers)):
         try:
             yield _Rows(split, data, headers.at(slice(index, index + 1)), selection).to_arrow()
@@ -247,7 +244,6 @@ def _one_by_one(split: Split, data: Buffer, headers: Headers, selection: Selecti
 
 
 def _groups(headers: Headers) -> Iterator[Headers]:
-    """Split batches into row groups."""
     rows, size_bytes = np.cumsum(headers.counts), np.cumsum(headers.sizes_bytes)
     alone = np.flatnonzero(headers.codecs != Compression.NONE)
     begin = rows_before = size_bytes_before = 0
@@ -265,8 +261,6 @@ def _groups(headers: Headers) -> Iterator[Headers]:
 
 
 class _Rows:
-    """The columns of one row group: first from the batch headers, then corrected from the records."""
-
     def __init__(self, split: Split, data: Buffer, headers: Headers, selection: Selection) -> None:
         """Errors: CorruptionError for malformed records that a wanted column needs."""
         _believe_counts(split, data, headers)
@@ -385,7 +379,6 @@ class _Rows:
         return pa.nulls(self._count, field.type)
 
     def _repeated(self, values: np.ndarray, kind: pa.DataType) -> pa.Array:
-        """A column of the batches' values."""
         dtype = np.bool_ if kind == pa.bool_() else np.int32
         return array_column(np.repeat(values.astype(dtype), self._counts), kind)
 
@@ -401,7 +394,6 @@ def _believe_counts(split: Split, data: Buffer, headers: Headers) -> None:
 
 
 def _timestamps_ms(headers: Headers) -> np.ndarray:
-    """For each batch the time of records without a time of their own."""
     return np.where(headers.are_log_append_time, headers.column("max_timestamp"), headers.column("base_timestamp"))
 
 

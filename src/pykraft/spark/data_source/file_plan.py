@@ -73,7 +73,6 @@ def replica_names(directories: Sequence[Path]) -> dict[Path, str]:
 
 
 def _common_length(sequences: Sequence[Sequence[str]]) -> int:
-    """How many leading elements all sequences share."""
     count = 0
     for column in zip(*sequences, strict=False):
         if len(set(column)) > 1:

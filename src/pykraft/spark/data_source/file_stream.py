@@ -231,7 +231,6 @@ def resumed(replica: ReplicaLog, position: ReplicaPosition) -> Cursor:
 
 
 def _check_end(replica: ReplicaLog, found: Cursor, position: ReplicaPosition) -> None:
-    """Reject a log whose content at the end of a micro-batch has changed since that end was decided."""
     known = {key: position[key] for key in ("offset", "epoch", "crc") if key in position}
     if found.offset < position["offset"] or (
         "crc" in position and position_of(found, found.offset, began=None) != known

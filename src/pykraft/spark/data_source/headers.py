@@ -140,7 +140,6 @@ class Headers:
         )
 
     def _are_plain(self) -> np.ndarray:
-        """Which are certainly valid."""
         fields = self._fields
         deltas, counts = self.column("last_offset_delta"), self.counts
         return (
@@ -172,7 +171,6 @@ def headers_of(data: Buffer) -> Headers:
 
 
 def _starts(data: Buffer) -> list[int]:
-    """Where whole batches start, by their lengths alone."""
     starts: list[int] = []
     at, end = 0, len(data)
     while end - at >= HEADER_SIZE_BYTES:

@@ -222,8 +222,6 @@ def plan_splits(
 
 
 class _Cut:
-    """The splits so far."""
-
     def __init__(
         self, replica: str | None, start: Cursor, *, start_offset: Offset, limit: Limit, size_bytes: int
     ) -> None:
@@ -323,8 +321,6 @@ def _read_chunks(read_headers: Callable[[Buffer], H], split: Split, least: int) 
 
 
 class _Follow:
-    """Checks that the batches of a split are the planned ones, and follow each other."""
-
     def __init__(self, split: Split, first: BatchIdentity) -> None:
         self._split = split
         self._first = first

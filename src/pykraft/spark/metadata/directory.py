@@ -77,8 +77,6 @@ def parse_moment(text: str, option: str) -> Moment:
 
 
 class _Serde:
-    """Decodes values of a snapshot."""
-
     def deserialize(self, data: bytes) -> MetadataRecord:
         return read_metadata_record(data)
 

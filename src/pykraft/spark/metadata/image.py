@@ -155,8 +155,6 @@ def image_of(records: Iterable[LoggedRecord]) -> MetadataImage:
 
 
 def _put(name: str, *key: str) -> Callable[[MetadataImage, LoggedRecord], None]:
-    """An action that adds or replaces a row of this table, with these fields as its key."""
-
     def act(image: MetadataImage, logged: LoggedRecord) -> None:
         body = logged.record.body
         getattr(image, name)[tuple(body[each] for each in key)] = ImageEntry(body=body, changed=logged)
@@ -165,8 +163,6 @@ def _put(name: str, *key: str) -> Callable[[MetadataImage, LoggedRecord], None]:
 
 
 def _remove(name: str, *key: str) -> Callable[[MetadataImage, LoggedRecord], None]:
-    """An action that removes such a row."""
-
     def act(image: MetadataImage, logged: LoggedRecord) -> None:
         getattr(image, name).pop(tuple(logged.record.body[each] for each in key), None)
 

@@ -134,7 +134,6 @@ def _short(name: str) -> str:
 
 
 def _legend(figure: Figure, panels: Sequence[Axes]) -> None:
-    """One legend for all panels, above them."""
     found: dict[str, Any] = {}
     for axes in panels:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -222,7 +221,6 @@ def leaderships(report: PipelineReport) -> list[Leadership]:
 
 
 def _highest(points: Sequence[tuple[datetime, float]], origin: datetime) -> tuple[list[float], list[float]]:
-    """The highest value in each slice, at its time."""
     if not points:
         return [], []
     ordered = sorted(points)
@@ -255,7 +253,6 @@ def _draw_rate(axes: Axes, run: PipelineRun, *, column: str, name: str, unit: st
 
 
 def _draw_leadership(axes: Axes, run: PipelineRun) -> None:
-    """A lane for each node: when it led, and in which epoch."""
     found = leaderships(run.report)
     nodes = sorted({each.leader_id for each in found})
     end_s = max((each.end_s for each in found), default=0.0) or 1.0

@@ -149,12 +149,10 @@ def append_all(tables: DeltaTables, bronze: DataFrame, commit: Commit) -> None:
 
 
 def _stream_of(frame: DataFrame) -> str:
-    """The id of the query, which its checkpoint stores: another checkpoint is another stream."""
     return str(frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
 
 
 def _limited(source: Mapping[str, str]) -> dict[str, str]:
-    """The source's options, with a limit for micro-batches."""
     given = {name.lower() for name in source}
     if any(name.lower() in given for name in LIMIT_OPTIONS):
         return dict(source)

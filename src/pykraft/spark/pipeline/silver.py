@@ -67,7 +67,6 @@ def records_in(batches: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _runs(group: pa.RecordBatch) -> Iterator[range]:
-    """Consecutive valid rows of one segment, or a single damaged row."""
     replicas, segments = group.column("replica").to_pylist(), group.column("segment").to_pylist()
     positions, sizes = group.column("position").to_pylist(), group.column("batch_size").to_pylist()
     problems = group.column("corrupt").to_pylist()
@@ -124,13 +123,11 @@ def _body(key: bytes | None, value: bytes | None) -> dict[str, object]:
 
 
 def _leader_id(body: dict[str, object]) -> int | None:
-    """The leader that a LeaderChange names."""
     leader_id = body.get("leader_id")
     return leader_id if isinstance(leader_id, int) else None
 
 
 def _voter_ids(body: dict[str, object], name: str) -> list[int] | None:
-    """The ids in one of the lists of a LeaderChange."""
     voters = body.get(name)
     if "leader_id" not in body or not isinstance(voters, list):
         return None
@@ -177,7 +174,6 @@ def _pieces(group: pa.RecordBatch, size_bytes: int) -> Iterator[pa.RecordBatch]:
 
 
 def _rows(batches: pa.RecordBatch, *, with_silver: bool) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The rows that these batches make, and the table of each."""
     yield BRONZE, batches
     if with_silver:
         for records in records_in(batches):

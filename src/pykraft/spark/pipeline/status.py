@@ -101,7 +101,6 @@ def _at(offset: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 def _option(end: Mapping[str, Any]) -> str:
-    """In the form of the option startingOffsets."""
     return f"'{json.dumps(end['replicas'])}'" if "replicas" in end else str(end["offset"])
 
 

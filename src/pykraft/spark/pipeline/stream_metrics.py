@@ -101,8 +101,6 @@ if TYPE_CHECKING:  # an extra: imported when a scrape is answered
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Noted:
-    """What is known at one time: the newest report, values of reports by metric and replica, and when it came."""
-
     at_s: float
     report: tuple[object, ...] | None = None
     values: Mapping[tuple[str, str], float] = field(default_factory=dict)
@@ -161,7 +159,6 @@ class StreamMetrics:
 
 
 def _values(progress: Mapping[str, Any]) -> dict[tuple[str, str], float]:
-    """The values that a report has, by metric and replica."""
     found: dict[str, object] = {
         INPUT_RATE.name: progress.get("inputRowsPerSecond"),
         PROCESSED_RATE.name: progress.get("processedRowsPerSecond"),

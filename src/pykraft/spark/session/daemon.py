@@ -53,8 +53,6 @@ def print_exc() -> None:
 
 
 class _Traceback:
-    """What pyspark's daemon uses of the module ``traceback``."""
-
     print_exc = staticmethod(print_exc)
     format_exc = staticmethod(traceback.format_exc)
 

@@ -36,10 +36,7 @@ exec "{java}" "$@"
 
 
 def java_home() -> Path:
-    """A directory for `JAVA_HOME`.
-
-    Errors: UsageError if there is neither a suitable Java nor the wheel.
-    """
+    """A directory for `JAVA_HOME`. Errors: UsageError if there is neither a suitable Java nor the wheel."""
     home = machine_home()
     if home is not None:
         return home

@@ -93,7 +93,6 @@ class Jvm:
         os.close(self._life)
 
     def _read_way(self) -> tuple[int, str] | None:
-        """Port and secret, once the process has reported them."""
         try:
             told = self._way.read_bytes()
         except FileNotFoundError:
@@ -111,7 +110,6 @@ def _say_nothing(request: object, address: object) -> None:
 
 @contextmanager
 def _environment(**values: str) -> Iterator[None]:
-    """Set these environment variables within the block."""
     os.environ.update(values)
     try:
         yield

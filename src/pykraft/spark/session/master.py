@@ -85,7 +85,6 @@ def cached_package(folder: Path) -> Path:
 
 
 def _files() -> list[tuple[str, bytes]]:
-    """Names and contents of the files: all sources, without Python's caches."""
     found = (path for folder in (SOURCES, SPARK_FINDS) for path in folder.rglob("*"))
     paths = sorted(path for path in found if path.is_file() and "__pycache__" not in path.parts)
     return [(str(path.relative_to(SOURCES.parent)), path.read_bytes()) for path in paths]
@@ -108,7 +107,6 @@ def without_lines(unwanted: Sequence[bytes]) -> Iterator[None]:
 
 
 def _pass_on(reading: int, real: int, unwanted: frozenset[bytes]) -> None:
-    """Copy line by line until nobody can write any more."""
     with os.fdopen(reading, "rb") as lines, os.fdopen(real, "wb", buffering=0) as out:
         for line in lines:
             if line.rstrip() not in unwanted:

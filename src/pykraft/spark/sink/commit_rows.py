@@ -212,7 +212,6 @@ class QueryFolder:
         return []
 
     def _write(self, path: Path, content: Mapping[str, Any]) -> Path:
-        """A synced file with this content beside ``path``."""
         written = path.with_name(f"{path.name}-{uuid4().hex}{UNFINISHED}")
         with written.open("x", encoding="utf-8") as file:
             json.dump(content, file)
@@ -290,7 +289,6 @@ async def _commit(
 async def _manifest(
     appender: NumberedAppender, newest: Manifest | None, batch_id: int, files: Sequence[StagedFile]
 ) -> Manifest:
-    """A manifest of these files, in the order of their partitions, under the next numbers of this query."""
     if newest is None or newest.producer_epoch >= PRODUCER_EPOCH_MAX:
         producer_id, producer_epoch = await appender.issue_id(), 0
     else:
@@ -308,8 +306,6 @@ async def _manifest(
 
 
 class _Append:
-    """The appends of one manifest."""
-
     def __init__(
         self, appender: NumberedAppender, folder: QueryFolder, manifest: Manifest, options: SinkOptions, *, is_new: bool
     ) -> None:
@@ -338,7 +334,6 @@ class _Append:
             # 3. Without the last one: this leader had batches that the next leader does not have. Try those again.
 
     async def _pass(self) -> None:
-        """Send each batch after the known progress once."""
         folder = self._folder.rows_folder(self.manifest.batch_id)
         start = self._progress.batches
         batches = staged_batches(folder, self.manifest.files, size_bytes_max=BATCH_SIZE_BYTES_MAX)
@@ -396,7 +391,6 @@ class _Append:
 
     @property
     def _is_certain(self) -> bool:
-        """Whether a refusal of the last batch means that nothing of the manifest is in the log."""
         return self._is_untouched and not self._appender.was_doubtful
 
     @property

@@ -169,7 +169,6 @@ def _commits(table: DeltaTable) -> Iterator[Commit]:
 
 
 def _versions(table: DeltaTable) -> Iterator[Mapping[str, Any]]:
-    """The entries of the log, the newest first."""
     first = table.history(VERSIONS_FIRST)
     yield from first
     if len(first) == VERSIONS_FIRST:

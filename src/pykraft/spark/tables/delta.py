@@ -147,7 +147,6 @@ def _is_new(folder: Path, table: DeltaTable, commit: Commit) -> bool:
 
 
 def _columns(table: DeltaTable) -> StructType:
-    """Delta's type names are Spark's."""
     return StructType.fromJson(json.loads(table.schema().to_json()))
 
 

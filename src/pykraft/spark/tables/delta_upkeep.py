@@ -109,14 +109,12 @@ def _order(file: TableFile) -> tuple[tuple[bool, str | int], ...]:
 
 
 def _small_runs(files: Iterable[TableFile], full_size_bytes: float) -> Iterator[list[TableFile]]:
-    """Neighbors between two full files."""
     for is_small, run in groupby(files, key=lambda file: file.size_bytes < full_size_bytes):
         if is_small:
             yield list(run)
 
 
 def _packed(run: Iterable[TableFile], target_size_bytes: int) -> Iterator[list[TableFile]]:
-    """Neighbors of together at most the target size."""
     group: list[TableFile] = []
     size_bytes = 0
     for file in run:
@@ -140,7 +138,6 @@ def _newest_alike(group: Sequence[TableFile]) -> list[TableFile]:
 
 
 def _row_groups(paths: Iterable[Path], columns: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of these files in row groups of a good size."""
     waiting: list[pa.Table] = []
     size_bytes = 0
     for path in paths:

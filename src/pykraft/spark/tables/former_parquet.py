@@ -49,7 +49,6 @@ def _convert(tables: DeltaTables, name: str) -> None:
 
 
 def _linked(file: Path, folder: Path, columns: StructType) -> ParquetFile:
-    """The file of an append under the same name in the table's folder."""
     target = folder / file.name
     if not target.exists():
         os.link(file, target)

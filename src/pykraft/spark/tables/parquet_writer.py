@@ -59,7 +59,6 @@ def statistics_json(metadata: FileMetaData, columns: pa.Schema) -> str:
 
 
 def _chunks(metadata: FileMetaData) -> dict[str, list[ChunkStatistics | None]]:
-    """The statistics of each column's chunks, by the column's path."""
     found: dict[str, list[ChunkStatistics | None]] = {}
     for group in range(metadata.num_row_groups):
         row_group = metadata.row_group(group)
@@ -70,7 +69,6 @@ def _chunks(metadata: FileMetaData) -> dict[str, list[ChunkStatistics | None]]:
 
 
 def _is_null(chunk: ChunkStatistics) -> bool:
-    """Whether all its values are null."""
     return bool(chunk.has_null_count and chunk.num_values == 0)
 
 

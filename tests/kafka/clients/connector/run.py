@@ -116,7 +116,6 @@ def _kill_along(
 
 
 def _written(line: str) -> Place | None:
-    """How many records are written, in the place of an offset, from a line of the job."""
     word, _, number = line.partition(" ")
     return (int(number), "") if word == "written" else None
 
