@@ -177,8 +177,8 @@ def draw(film: Film) -> str:
     height_px = 2 * MARGIN_PX + LINE_PX * (below + len(film.events))
     texts = [_text(0, film.prompt, "soft")]
     steps: list[str] = []
-    for row, begin_s, end_s, line, look in runs:
-        texts.append(_moving(steps, _text(2 + row, line, look), begin_s, end_s, length_s))
+    for row, begin_s, end_s, line, css_class in runs:
+        texts.append(_moving(steps, _text(2 + row, line, css_class), begin_s, end_s, length_s))
     for place, (at_s, event) in enumerate(film.events):
         line = f"{at_s:5.1f} s  {event}"
         texts.append(_moving(steps, _text(below + place, line, "event strong"), at_s, length_s, length_s))
@@ -202,20 +202,20 @@ def _folded(lines: Sequence[str]) -> list[str]:
 def _runs(
     screens: Sequence[tuple[float, list[str]]], height: int, length_s: float
 ) -> Iterator[tuple[int, float, float, str, str]]:
-    """For each row the times in which it says the same: row, begin, end, text, look."""
+    """For each row the times in which it says the same: row, begin, end, text, css_class."""
     for row in range(height):
-        begin_s, shown, look = 0.0, "", ""
+        begin_s, shown, css_class = 0.0, "", ""
         for at_s, lines in screens:
             line = lines[row] if row < len(lines) else ""
             if line != shown:
                 if shown:
-                    yield row, begin_s, at_s, shown, look
-                begin_s, shown, look = at_s, line, _look(row, line)
+                    yield row, begin_s, at_s, shown, css_class
+                begin_s, shown, css_class = at_s, line, _css_class(row, line)
         if shown:
-            yield row, begin_s, length_s, shown, look
+            yield row, begin_s, length_s, shown, css_class
 
 
-def _look(row: int, line: str) -> str:
+def _css_class(row: int, line: str) -> str:
     if row == 0:
         return f"strong {dict(zip(VERDICTS, ('good', 'warn', 'bad'), strict=True))[_verdict(line)]}"
     if line.startswith("NodeId "):
@@ -227,11 +227,11 @@ def _verdict(line: str) -> str:
     return next(each for each in VERDICTS if line.startswith(each))
 
 
-def _text(row: int, line: str, look: str) -> str:
+def _text(row: int, line: str, css_class: str) -> str:
     y_px = MARGIN_PX + LINE_PX * row + 13
     # Every letter has its width, whichever monospaced font a reader has.
     wide = f' textLength="{len(line) * LETTER_PX:.1f}" lengthAdjust="spacingAndGlyphs"'
-    return f'<text x="{MARGIN_PX}" y="{y_px}" class="{look}"{wide}>{escape(line)}</text>'
+    return f'<text x="{MARGIN_PX}" y="{y_px}" class="{css_class}"{wide}>{escape(line)}</text>'
 
 
 def _moving(steps: list[str], text: str, begin_s: float, end_s: float, length_s: float) -> str:

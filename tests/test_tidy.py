@@ -94,7 +94,16 @@ PLANTED_FILES: dict[str, Sequence[tuple[str, str, str]]] = {
         (TEST, "@pytest.mark.skip\ndef test(): ...", "@pytest.mark.kafka\ndef test(): ..."),
         (TEST, "pytest.importorskip('pyspark')", "import pyspark"),
     ],
-    "telling_names": [(CODE, "class LogManager: ...", "class Log: ..."), (TEST, "class FsBase: ...", "class Fs: ...")],
+    "telling_names": [
+        (CODE, "class LogManager: ...", "class Log: ..."),
+        (TEST, "class FsBase: ...", "class Fs: ..."),
+        (CODE, "def look(): ...", "def poll(): ..."),
+        (CODE, "async def _tell(): ...", "async def _report(): ..."),
+        (TEST, "def told() -> list[int]: ...", "def sent() -> list[int]: ..."),
+        (TEST, "class Log:\n    def found(self): ...", "class Log:\n    def damage(self, found): ..."),
+        (CODE, "def run(tell): ...", "def run(report): ..."),
+        (CODE, "def hear(): ...", "def receive(told): ..."),
+    ],
     "present_names": [
         (CODE, "# voters that endorse the leader", "# voters that acknowledge the leader"),
         ("README.md", "Kafka Raft (Self-managed mode)", "Kafka Raft (KRaft), which each node manages itself"),

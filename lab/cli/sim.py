@@ -100,8 +100,8 @@ def run(  # noqa: PLR0913 - one argument for each option
     summary = CampaignSummary(identity=Identity.of(choice.scenario))
     with kept_rows(out, seeds, summary) as (left, keep):
         known = summary.totals.seeds
-        tell = partial(click.echo, err=as_json) if trace else None
-        rows = seed_rows(left, choice, workers=workers, tell=tell) if spark is None else _on_spark(spark, left, choice)
+        echo = partial(click.echo, err=as_json) if trace else None
+        rows = seed_rows(left, choice, workers=workers, echo=echo) if spark is None else _on_spark(spark, left, choice)
         report_rows(rows, len(left), choice, summary, is_traced=trace, as_json=as_json, folder=folder, keep=keep)
     if report is not None:
         ran, took_s = summary.totals.seeds - known, time.monotonic() - began_s

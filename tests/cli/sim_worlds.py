@@ -43,10 +43,10 @@ def failed(seed: int) -> Failure:
     )
 
 
-def live(seed: int, *, tell: Callable[[str], None] | None = None, **given: Any) -> Outcome | Failure:
+def live(seed: int, *, print_line: Callable[[str], None] | None = None, **given: Any) -> Outcome | Failure:
     """In place of `pykraft.sim.run.simulation.simulate`."""
-    if tell is not None:
-        tell(f"a line of seed {seed}")
+    if print_line is not None:
+        print_line(f"a line of seed {seed}")
     return failed(seed) if seed == FAILING else passed(seed)
 
 

@@ -37,19 +37,19 @@ def quorum(path: Path) -> LocalQuorum:
 
 
 @pytest.fixture
-def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalQuorum:
+def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalQuorum:
     """What stands for the processes; commands run in its folder."""
     monkeypatch.chdir(tmp_path)
-    found = quorum(tmp_path / "q")
-    monkeypatch.setattr(background_quorum, "bring_up", brought_up(found))
-    monkeypatch.setattr(background_quorum, "look", lambda *_: found)
-    return found
+    running = quorum(tmp_path / "q")
+    monkeypatch.setattr(background_quorum, "bring_up", brought_up(running))
+    monkeypatch.setattr(background_quorum, "status_of", lambda *_: running)
+    return running
 
 
-def brought_up(found: LocalQuorum) -> Callable[..., LocalQuorum]:
+def brought_up(running: LocalQuorum) -> Callable[..., LocalQuorum]:
     def bring_up(*_: object, show: Callable[[LocalQuorum], None], **__: object) -> LocalQuorum:
-        show(found)
-        return found
+        show(running)
+        return running
 
     return bring_up
 
@@ -58,11 +58,11 @@ def invoke(*words: str) -> Any:
     return CliRunner().invoke(local, list(words))
 
 
-def test_a_quorum_is_shown(found: LocalQuorum) -> None:
-    assert headline(found) == "2 of 3 nodes up, node 1 leads epoch 4, committed up to offset 8"
-    without = replace(found, leader_id=None, epoch=None, high_watermark=None)
+def test_a_quorum_is_shown(running: LocalQuorum) -> None:
+    assert headline(running) == "2 of 3 nodes up, node 1 leads epoch 4, committed up to offset 8"
+    without = replace(running, leader_id=None, epoch=None, high_watermark=None)
     assert headline(without) == "2 of 3 nodes up, no node leads"
-    assert table_lines(found) == [
+    assert table_lines(running) == [
         "NODE  STATE  PID  ROLE     EPOCH    LOG END  ENDPOINT",
         "   1  up      41  leader       4  1,234,567  127.0.0.1:20001",
         "   2  up      42  unknown      -          -  127.0.0.1:20002",
@@ -72,32 +72,32 @@ def test_a_quorum_is_shown(found: LocalQuorum) -> None:
         "log of node 2: q/n2/node.log",
         "log of node 3: q/n3/node.log",
     ]
-    assert not found.is_whole
+    assert not running.is_whole
 
 
-def test_a_narrow_terminal_gets_a_block_for_each_node(found: LocalQuorum, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_narrow_terminal_gets_a_block_for_each_node(running: LocalQuorum, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pykraft.cli.local.terminal_width", lambda: 40)
-    lines = table_lines(found)
+    lines = table_lines(running)
     assert lines[:3] == ["NODE: 1", "  STATE: up", "  PID: 41"]
     assert max(map(len, lines)) <= 40
 
 
-def test_what_to_type_next_has_the_ports_and_the_folder(found: LocalQuorum) -> None:
+def test_what_to_type_next_has_the_ports_and_the_folder(running: LocalQuorum) -> None:
     bootstrap = "127.0.0.1:20001,127.0.0.1:20002,127.0.0.1:20003"
-    lines = next_lines(found, Path("a b"))
+    lines = next_lines(running, Path("a b"))
     assert sum(bootstrap in line for line in lines) == 3
     assert "  pykraft local down --dir 'a b'" in lines
-    assert "  pykraft local down" in next_lines(found, Path("pykraft-local"))
+    assert "  pykraft local down" in next_lines(running, Path("pykraft-local"))
 
 
-def test_up_and_status_exit_with_1_unless_all_is_well(found: LocalQuorum, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = replace(found, nodes=found.nodes[:2])
+def test_up_and_status_exit_with_1_unless_all_is_well(running: LocalQuorum, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = replace(running, nodes=running.nodes[:2])
     for words in (("up",), ("status",), ("up", "--json"), ("status", "--json")):
-        monkeypatch.setattr(background_quorum, "bring_up", brought_up(found))
-        monkeypatch.setattr(background_quorum, "look", lambda *_: found)
+        monkeypatch.setattr(background_quorum, "bring_up", brought_up(running))
+        monkeypatch.setattr(background_quorum, "status_of", lambda *_: running)
         assert invoke(*words).exit_code == 1
         monkeypatch.setattr(background_quorum, "bring_up", brought_up(whole))
-        monkeypatch.setattr(background_quorum, "look", lambda *_: whole)
+        monkeypatch.setattr(background_quorum, "status_of", lambda *_: whole)
         done = invoke(*words)
         assert done.exit_code == 0
         if "--json" in words:
@@ -107,7 +107,7 @@ def test_up_and_status_exit_with_1_unless_all_is_well(found: LocalQuorum, monkey
             assert done.stdout.startswith("2 of 2 nodes up")
 
 
-def test_a_wait_of_no_seconds_is_refused(found: LocalQuorum) -> None:
+def test_a_wait_of_no_seconds_is_refused(running: LocalQuorum) -> None:
     assert str(invoke("up", "--timeout", "0").exception) == "--timeout 0: give more than 0 seconds"
 
 
@@ -115,7 +115,7 @@ def test_files_are_removed_only_after_a_yes(tmp_path: Path, monkeypatch: pytest.
     QuorumFolder.create(tmp_path, node_count=1)
     calls: list[bool] = []
 
-    def take_down(path: Path, *, delete: bool, tell: Any) -> tuple[int, list[Path]]:
+    def take_down(path: Path, *, delete: bool, report: Any) -> tuple[int, list[Path]]:
         calls.append(delete)
         return (len(calls) - 1, [tmp_path / "mine"] if delete else [])
 

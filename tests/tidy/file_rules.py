@@ -27,6 +27,16 @@ REGISTRY_HOSTS = re.compile(
 )
 PRIVATE_REFERENCES = re.compile(r"\bspec/\d\d|\bplan[.]md|\bstyle-anchors")
 VAGUE_NAMES = re.compile(r"(Manager|Helper|Utils?|Base|Misc)$")
+BETTER_NAMES = {
+    "tell": "report, notify, send, print_…, wake",
+    "told": "answered, reported, sent, shown, …_text",
+    "look": "check, poll, read, observe",
+    "found": "what it returns, or report_…",
+    "hear": "receive, note_…",
+}
+"""Names that meant a dozen things, and what they mostly meant."""
+CALLABLES = {"tell", "look", "hear"}
+"""Those that a parameter must not have either: it is called."""
 
 FORMER_NAMES = re.compile(r"\b([Ss]elf-[Mm]anage[d]|[Ee]ndors(?:e[sd]?|ing|ement[s]?))\b")
 """Terms that Kafka no longer uses: it says KRaft, and that voters acknowledge their leader."""
@@ -184,12 +194,19 @@ def no_skips_or_sleeps(file: SourceFile) -> Iterator[str]:
 
 
 def telling_names(file: SourceFile) -> Iterator[str]:
-    """A class name says what the class is."""
+    """A class name says what the class is; a function's name, what it does or returns, with one meaning everywhere."""
     if not file.is_python:
         return
     for node in ast.walk(file.tree):
-        if isinstance(node, ast.ClassDef) and (found := VAGUE_NAMES.search(node.name)):
-            yield f"line {node.lineno}: {node.name}: what does a {found[0]} do?"
+        match node:
+            case ast.ClassDef(name=name) if vague := VAGUE_NAMES.search(name):
+                yield f"line {node.lineno}: {name}: what does a {vague[0]} do?"
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) if name.strip("_") in BETTER_NAMES:
+                yield f"line {node.lineno}: {name}: {BETTER_NAMES[name.strip('_')]}?"
+            case ast.arg(arg=name) if name in CALLABLES:
+                yield f"line {node.lineno}: {name}: {BETTER_NAMES[name]}?"
+            case _:
+                pass
 
 
 def present_names(file: SourceFile) -> Iterator[str]:

@@ -451,21 +451,21 @@ class ThreadedReplicated(Generic[M_co]):
 
     def read(
         self,
-        look: Callable[[M_co], T],
+        query: Callable[[M_co], T],
         *,
         stale: bool = False,
         max_age_ms: int | None = None,
         timeout_ms: int = TIMEOUT_MS,
     ) -> T:
-        """What ``look`` returns, given the state machine: ``node.read(lambda state: state.totals["x"])``.
+        """What ``query`` returns, given the state machine: ``node.read(lambda state: state.totals["x"])``.
 
         It runs in the node's thread, and the state does not change meanwhile; keep it short, and return nothing that
-        changes on. Errors: as `pykraft.machine.Replicated.read`, and whatever ``look`` raises.
+        changes on. Errors: as `pykraft.machine.Replicated.read`, and whatever ``query`` raises.
         """
 
         async def act(replicated: Replicated[M_co]) -> T:
             async with replicated.read(stale=stale, max_age_ms=max_age_ms, timeout_ms=timeout_ms) as state:
-                return look(state)
+                return query(state)
 
         return self.call(act)
 

@@ -198,9 +198,9 @@ def test_who_watched_is_named_in_lines_that_are_not_too_long() -> None:
 
 @pytest.fixture(autouse=True)
 def _worlds(monkeypatch: pytest.MonkeyPatch) -> None:
-    def draw(seed: int, scenario: Any, page: Path, words: Any, *, tell: Any = None) -> Outcome | Failure:
+    def draw(seed: int, scenario: Any, page: Path, words: Any, *, echo: Any = None) -> Outcome | Failure:
         page.write_text("a page")
-        return live(seed, tell=tell)
+        return live(seed, print_line=echo)
 
     monkeypatch.setattr("pykraft.cli.sim.run.simulate", live)
     monkeypatch.setattr("pykraft.cli.sim.run.draw", draw)
@@ -348,13 +348,13 @@ def test_a_page_is_written_of_what_passes_and_of_what_fails(
 ) -> None:
     told: list[str] = []
 
-    def live(seed: int, *, tell: Callable[[str], None], **given: Any) -> Outcome | Failure:
-        tell("a line")
+    def live(seed: int, *, print_line: Callable[[str], None], **given: Any) -> Outcome | Failure:
+        print_line("a line")
         return result
 
     monkeypatch.setattr("pykraft.cli.sim.run.simulate", live)
     page = tmp_path / "page.html"
-    assert draw(3, DEFAULT, page, ("--faults", "a b"), tell=told.append) == result
+    assert draw(3, DEFAULT, page, ("--faults", "a b"), echo=told.append) == result
     assert told == ["a line"]
     assert "sim replay --seed 3 --faults &#x27;a b&#x27;" in page.read_text()
 

@@ -15,12 +15,12 @@ if TYPE_CHECKING:  # it needs pyspark, and this file is read without it, too
     from tests.lab.demo.fakes import Lines
 
 
-__all__ = ["children", "node", "told"]
+__all__ = ["children", "lines", "node"]
 
 
 @pytest.fixture
-def told() -> Lines:
-    """What was told."""
+def lines() -> Lines:
+    """What was lines."""
     from tests.lab.demo.fakes import Lines
 
     return Lines()

@@ -44,19 +44,19 @@ def raising(error: Exception) -> Callable[..., NoReturn]:
 
 
 def test_nothing_is_started_on_a_disk_that_is_too_full(
-    told: Lines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    lines: Lines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=5 << 20))
     with pytest.raises(UsageError, match="5 MiB are free"):
-        run_demo(ALONE, tmp_path, told)
-    assert (told.stages, list(tmp_path.iterdir())) == ([], [])
+        run_demo(ALONE, tmp_path, lines)
+    assert (lines.stages, list(tmp_path.iterdir())) == ([], [])
 
 
-def test_nothing_is_started_without_a_java(told: Lines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_nothing_is_started_without_a_java(lines: Lines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("pykraft.spark.session.local.java_home", raising(UsageError("Spark needs a Java runtime")))
     with pytest.raises(UsageError, match="Java"):
-        run_demo(ALONE, tmp_path, told)
-    assert (told.stages, list(tmp_path.iterdir())) == ([], [])
+        run_demo(ALONE, tmp_path, lines)
+    assert (lines.stages, list(tmp_path.iterdir())) == ([], [])
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> FakeTables:
 
 
 def test_all_stages_in_their_order(
-    told: Lines, tables: FakeTables, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    lines: Lines, tables: FakeTables, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     asked: list[Any] = []
 
@@ -77,7 +77,7 @@ def test_all_stages_in_their_order(
         return FOUND
 
     monkeypatch.setattr(run, "ask_spark", answer)
-    story = run_demo(ALONE, tmp_path, told)
+    story = run_demo(ALONE, tmp_path, lines)
     result = story.result
     spark, its_tables, log, acknowledged, until_offset = asked
     assert (spark, its_tables, tables.is_closed) == ("the session", "the tables", True)
@@ -94,7 +94,7 @@ def test_all_stages_in_their_order(
     )
     assert story.samples
     assert len(tables.controllers) == 1
-    assert told.stages == [
+    assert lines.stages == [
         "starting Spark and 1 node",
         "node 1 leads epoch 1; writing 100 records/s",
         "stopping the load; waiting until all replicas and the tables hold every acknowledged record",
@@ -102,63 +102,63 @@ def test_all_stages_in_their_order(
         "comparing the logs byte by byte",
         "checking every acknowledged record with Spark",
     ]
-    assert told.passing[0].endswith(" records acknowledged, waiting for Spark to start")
-    assert told.passing[-1].endswith(" records acknowledged, 1,000,000,000 in the tables, micro-batch 0 took 1,234 ms")
+    assert lines.passing[0].endswith(" records acknowledged, waiting for Spark to start")
+    assert lines.passing[-1].endswith(" records acknowledged, 1,000,000,000 in the tables, micro-batch 0 took 1,234 ms")
 
 
 def test_logs_of_which_none_is_sound_end_the_demo(
-    told: Lines, tables: FakeTables, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    lines: Lines, tables: FakeTables, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     nothing = ReplicaComparison(are_identical=False, problems=("node 1 is damaged",), furthest=None)
     monkeypatch.setattr(run, "compare", lambda *_, **__: nothing)
     with pytest.raises(LocalQuorumError, match="node 1 is damaged"):
-        run_demo(ALONE, tmp_path, told)
+        run_demo(ALONE, tmp_path, lines)
 
 
 def test_a_disk_that_is_full_for_the_demo_itself_is_told(
-    told: Lines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    lines: Lines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(run, "LiveTables", raising(OSError(errno.ENOSPC, NO_SPACE)))
     with pytest.raises(StorageError, match="the disk is full, so the demo cannot continue"):
-        run_demo(ALONE, tmp_path, told)
+        run_demo(ALONE, tmp_path, lines)
     monkeypatch.setattr(run, "LiveTables", raising(PermissionError(errno.EACCES, "no")))
     with pytest.raises(PermissionError):
-        run_demo(ALONE, tmp_path, told)
+        run_demo(ALONE, tmp_path, lines)
 
 
-def load(children: Children, folder: Path, options: DemoOptions, told: Lines) -> tuple[DemoLoad, FakeTables]:
-    cluster, _ = start_cluster(children, folder, options, told)
+def load(children: Children, folder: Path, options: DemoOptions, lines: Lines) -> tuple[DemoLoad, FakeTables]:
+    cluster, _ = start_cluster(children, folder, options, lines)
     tables: Any = FakeTables()
-    return DemoLoad(cluster=cluster, tables=tables, options=options, folder=folder, report=told), tables
+    return DemoLoad(cluster=cluster, tables=tables, options=options, folder=folder, report=lines), tables
 
 
-def test_a_node_that_ends_by_itself_ends_the_demo(told: Lines, children: Children, tmp_path: Path) -> None:
-    given, _ = load(children, tmp_path, ALONE, told)
+def test_a_node_that_ends_by_itself_ends_the_demo(lines: Lines, children: Children, tmp_path: Path) -> None:
+    given, _ = load(children, tmp_path, ALONE, lines)
     given.cluster.nodes[1].process.kill()
     with pytest.raises(LocalQuorumError, match="node 1 ended on its own with status -9"):
         given.run()
 
 
-def test_a_stream_that_ends_ends_the_demo(told: Lines, children: Children, tmp_path: Path) -> None:
-    given, tables = load(children, tmp_path, ALONE, told)
+def test_a_stream_that_ends_ends_the_demo(lines: Lines, children: Children, tmp_path: Path) -> None:
+    given, tables = load(children, tmp_path, ALONE, lines)
     tables.error = LocalQuorumError("the stream cannot continue")
     with pytest.raises(LocalQuorumError, match="the stream cannot continue"):
         given.run()
 
 
-def test_a_load_that_waits_for_spark_says_so(told: Lines, children: Children, tmp_path: Path) -> None:
-    given, tables = load(children, tmp_path, ALONE, told)
+def test_a_load_that_waits_for_spark_says_so(lines: Lines, children: Children, tmp_path: Path) -> None:
+    given, tables = load(children, tmp_path, ALONE, lines)
     tables.first_at = 6  # in the second half
     given.run()
-    assert told.stages[-1:] == ["waiting for Spark to start; until then the load goes on, up to 60 s longer than 2 s"]
-    assert told.passing[0].endswith(" acknowledged, waiting for Spark to start")
-    assert told.passing[-1].endswith(" in the tables, micro-batch 0 took 1,234 ms")
+    assert lines.stages[-1:] == ["waiting for Spark to start; until then the load goes on, up to 60 s longer than 2 s"]
+    assert lines.passing[0].endswith(" acknowledged, waiting for Spark to start")
+    assert lines.passing[-1].endswith(" in the tables, micro-batch 0 took 1,234 ms")
     assert given.seconds > 2
 
 
-def test_a_leader_that_is_killed_is_replaced_and_comes_back(told: Lines, children: Children, tmp_path: Path) -> None:
+def test_a_leader_that_is_killed_is_replaced_and_comes_back(lines: Lines, children: Children, tmp_path: Path) -> None:
     options = DemoOptions(nodes=3, seconds=2, throughput=100, record_size_bytes=20, kill_leader=True)
-    given, _ = load(children, tmp_path, options, told)
+    given, _ = load(children, tmp_path, options, lines)
     given.run()
     kill = given.kill
     assert kill is not None
@@ -168,7 +168,7 @@ def test_a_leader_that_is_killed_is_replaced_and_comes_back(told: Lines, childre
     assert kill.leader_id != kill.node_id
     assert kill.epoch > 1
     assert given.seconds >= 2
-    assert told.stages[-3:] == [
+    assert lines.stages[-3:] == [
         f"node {kill.node_id} was killed with kill -9",
         f"node {kill.leader_id} leads epoch {kill.epoch} and acknowledges, {kill.failover_ms:,} ms later",
         f"node {kill.node_id} is restarted",
@@ -186,21 +186,21 @@ def taken() -> Iterator[int]:
 
 
 def test_a_port_that_was_taken_is_tried_no_more(
-    told: Lines, children: Children, taken: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    lines: Lines, children: Children, taken: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     ports = iter([[taken]])
     monkeypatch.setattr("pykraft.local.cluster.free_ports", lambda count: next(ports, None) or free_ports(count))
-    cluster, leader = start_cluster(children, tmp_path, ALONE, told)
+    cluster, leader = start_cluster(children, tmp_path, ALONE, lines)
     assert (leader.node, len(cluster.nodes)) == (1, 1)
     assert cluster.nodes[1].port != taken
-    assert told.stages == ["another process took a port; restarting on other ports"]
+    assert lines.stages == ["another process took a port; restarting on other ports"]
 
 
 def test_ports_that_are_always_taken_end_the_demo(
-    told: Lines, children: Children, taken: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    lines: Lines, children: Children, taken: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("pykraft.local.cluster.free_ports", lambda _: [taken])
     with pytest.raises(LocalQuorumError, match=r"node 1 ended on its own with status 1: .* cannot be bound"):
-        start_cluster(children, tmp_path, ALONE, told)
-    assert len(told.stages) == START_TRIES_MAX - 1
+        start_cluster(children, tmp_path, ALONE, lines)
+    assert len(lines.stages) == START_TRIES_MAX - 1
     assert PORT_IS_TAKEN in children.log_ends()

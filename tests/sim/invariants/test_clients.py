@@ -313,13 +313,6 @@ def produced(offset: int, sequence: int, *, count: int = 1, epoch: int = 0, prod
     return replace(batch(offset, *values), data=data[:0] + offset.to_bytes(8, "big") + data[8:])
 
 
-def test_consecutive_batches_are_accepted() -> None:
-    made = ProducersKeepOrder(world())
-    made.delivered(node(1), [batch(0), produced(1, 0, count=2), produced(3, 0, producer_id=8), produced(4, 2)])
-    made.delivered(node(2), [produced(1, 0, count=2)])
-    made.delivered(node(2), [produced(5, 0, epoch=1), batch(6, b"plain"), produced(7, 1, epoch=1)])
-
-
 @pytest.mark.parametrize(
     ("sequence", "epoch"),
     [(0, 1), (3, 1), (5, 0), (1, 2)],
@@ -338,13 +331,6 @@ def test_a_producer_begins_at_0() -> None:
 
 # rejected: A value that is both rejected and committed is found, in either order.
 REJECTED = operation(1, b"a", answer=OperationOutcome.REJECTED)
-
-
-def test_other_values_are_accepted() -> None:
-    made = RejectedStaysOut(world())
-    made.decided(REJECTED)
-    made.decided(operation(2, b"b", answer=OperationOutcome.UNKNOWN))
-    made.committed(0, [b"b", b"c"])
 
 
 def test_it_is_found_in_either_order() -> None:

@@ -51,12 +51,12 @@ def print_failure(failure: Failure, words: Sequence[str], *, is_short: bool) -> 
 def shrink(failure: Failure, scenario: Scenario, *, say: Callable[[str], None]) -> Small:
     """The smallest failing run that the search finds; prints progress now and then."""
 
-    def tell(tries: int, best: Small) -> None:
+    def report(tries: int, best: Small) -> None:
         if tries % TRIES_A_LINE == 0:
             say(f"shrinking: {counted(tries, 'try', 'tries')}, {_size(best.failure)}")
 
     say(f"shrinking: {_size(failure)}")
-    search = Shrinking(failure, scenario, report=tell)
+    search = Shrinking(failure, scenario, report=report)
     best = search.search()
     say(f"shrunk in {counted(search.tries, 'try', 'tries')}: {_size(best.failure)}")
     return best
@@ -73,11 +73,11 @@ def shrink_and_draw(failure: Failure, scenario: Scenario, page: Path, *, say: Ca
 
 
 def draw(
-    seed: int, scenario: Scenario, page: Path, words: Sequence[str], *, tell: Callable[[str], None] | None = None
+    seed: int, scenario: Scenario, page: Path, words: Sequence[str], *, echo: Callable[[str], None] | None = None
 ) -> Outcome | Failure:
     """Run a world and write its page."""
     recorder = Recorder()
-    result = simulate(seed, scenario=scenario, print_line=tell, recorder=recorder)
+    result = simulate(seed, scenario=scenario, print_line=echo, recorder=recorder)
     reason = result.reason if isinstance(result, Failure) else None
     title = f"pykraft sim, seed {seed}"
     text = render(recorder, title=title, replay=replay_command(seed, words), reason=reason)
@@ -219,20 +219,20 @@ def replay(seed_text: str, choice: Choice, page: Path | None, *, is_shrunk: bool
     --shrink also writes the scenario of the smaller run, next to the page or as seed-S.toml.
     """
     seed = parse_seed(seed_text)
-    tell = None if quiet or is_shrunk or as_json else click.echo
+    echo = None if quiet or is_shrunk or as_json else click.echo
     say = partial(click.echo, err=as_json)
     if page is not None and not is_shrunk:
-        result = draw(seed, choice.scenario, page, choice.words, tell=tell)
+        result = draw(seed, choice.scenario, page, choice.words, echo=echo)
         say(f"page: {page}")
     else:
-        result = simulate(seed, scenario=choice.scenario, print_line=tell)
+        result = simulate(seed, scenario=choice.scenario, print_line=echo)
     if as_json:
         click.echo(json.dumps(printed_row(row_of(result, Identity.of(choice.scenario)), choice)))
     elif not isinstance(result, Failure):
         records = counted(result.committed, "record")
         click.echo(f"seed {seed} passed: {records} committed in {result.virtual_ms / 1_000:.1f} s")
     else:
-        if tell is not None:
+        if echo is not None:
             click.echo(result.story)
         print_failure(result, choice.words, is_short=True)
     if not isinstance(result, Failure):
@@ -330,15 +330,15 @@ def run(
     """Run a range of seeds. Exits with 1 if one fails, and prints the command that replays it."""
     began_s = time.monotonic()
     summary = CampaignSummary(identity=Identity.of(choice.scenario))
-    rows = seed_rows(seeds, choice, workers=workers, tell=partial(click.echo, err=as_json) if trace else None)
+    rows = seed_rows(seeds, choice, workers=workers, echo=partial(click.echo, err=as_json) if trace else None)
     report_rows(rows, len(seeds), choice, summary, is_traced=trace, as_json=as_json, folder=folder)
     conclude(summary, began_s, as_json=as_json, with_coverage=with_coverage)
 
 
-def seed_rows(seeds: Sequence[int], choice: Choice, *, workers: int, tell: Callable[[str], None] | None) -> SeedRows:
-    """Each seed's row as it completes, and the whole failure; with ``tell`` for the trace, one after the other."""
-    if tell is not None:
-        results: Iterable[Outcome | Failure] = map(partial(simulate, scenario=choice.scenario, print_line=tell), seeds)
+def seed_rows(seeds: Sequence[int], choice: Choice, *, workers: int, echo: Callable[[str], None] | None) -> SeedRows:
+    """Each seed's row as it completes, and the whole failure; with ``echo`` for the trace, one after the other."""
+    if echo is not None:
+        results: Iterable[Outcome | Failure] = map(partial(simulate, scenario=choice.scenario, print_line=echo), seeds)
     else:
         results = simulate_all(seeds, workers=max(1, min(workers, len(seeds))), scenario=choice.scenario)
     identity = Identity.of(choice.scenario)

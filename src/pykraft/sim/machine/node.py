@@ -153,7 +153,7 @@ class SimulatedOrderedLane:
             self._begin()
         else:
             self._owner.persisted()
-        self._owner.told(io)
+        self._owner.io_done(io)
 
 
 class BulkLane:
@@ -435,7 +435,7 @@ class Process:
         """Called when no storage job waits or is being done."""
         self._observer.persisted(self._node)
 
-    def told(self, io: Io) -> None:
+    def io_done(self, io: Io) -> None:
         """Tell the host that everything up to this job is durable."""
         self.host.on_io(io, self._node.clock.instant)
 
