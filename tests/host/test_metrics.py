@@ -11,7 +11,7 @@ from math import isnan
 import pytest
 
 from pykraft.core.effects import PlannedBatch
-from pykraft.core.leader.voter_change import Addition, Removal, Upgrade, VoterChange
+from pykraft.core.leader.pending import Addition, Removal, Upgrade, VoterChange
 from pykraft.core.state import Leader
 from pykraft.host.metrics import HOST_METRICS, STATES, Measurements, MetricKind, Metrics
 from pykraft.types import NO_LISTENERS, ZERO_UUID, Epoch, Io, NodeId, Offset, Uuid, Voter, uuid_text

@@ -21,7 +21,6 @@ TABLES: dict[str, str] = {
     "lab.cli.main": "one command a file",
     "pykraft.cli.main": "one command a file",
     "pykraft.core.on.dispatch": "one message a file",
-    "pykraft.core.on.local_events": "one event a file",
     "pykraft.host.components": "one part of a node a file",
     "pykraft.host.host": "one part of a node a file",
     "pykraft.rpc.codec": "one RPC a file",
@@ -31,9 +30,6 @@ TABLES: dict[str, str] = {
 APART: dict[str, str] = {
     "pykraft.protocol.metadata.tables": "it is generated from Kafka's message definitions",
     "pykraft.client.subscriptions": "it is compiled, and client.node cannot be",
-    "pykraft.core.leader.turns": "not merged yet",
-    "pykraft.core.on.describe": "not merged yet",
-    "pykraft.core.start": "not merged yet",
     "pykraft.host.directory_proof": "not merged yet",
     "pykraft.host.voter_records": "not merged yet",
     "pykraft.kv.http_server": "it needs uvicorn, which only the extra kv has",

@@ -19,7 +19,7 @@ from pykraft.core.effects import Peer
 from pykraft.core.election import draw_election_timeout_ms
 from pykraft.core.epoch_budget import EpochBudget
 from pykraft.core.leader.parked import ParkedFetches
-from pykraft.core.leader.transfer import Transfer
+from pykraft.core.leader.pending import Transfer
 from pykraft.core.log_view import LogView
 from pykraft.core.outbox import Outbox
 from pykraft.core.proof import PROVEN, Proof, Survey

@@ -18,7 +18,7 @@ from typing import assert_never
 
 from pykraft.core.effects import CompleteRead, NotifyLeaderChange, NotifyRole, Reply
 from pykraft.core.leader.change_answer import answer_change
-from pykraft.core.leader.reads import Reads
+from pykraft.core.leader.pending import Reads
 from pykraft.core.messages import MAY_BE_MADE_YET, FetchResponse
 from pykraft.core.outbox import Relies
 from pykraft.core.replica import Replica

@@ -19,7 +19,7 @@ from enum import Enum
 from typing import Final, TypeAlias
 
 from pykraft.core.effects import PlannedBatch
-from pykraft.core.leader.voter_change import Addition, Removal
+from pykraft.core.leader.pending import Addition, Removal
 from pykraft.core.raft import Raft
 from pykraft.core.state import Leader
 from pykraft.core.status import LEADER, RESIGNED

@@ -16,8 +16,7 @@ from pykraft.core.effects import AppendBatches, NotifyHighWatermark, PlannedBatc
 from pykraft.core.leader.appending import advance_high_watermark, append_planned, drain_if_due, flushed, may_drain
 from pykraft.core.leader.parked import HIGH_WATERMARK_WAIT_MS, ParkedFetch
 from pykraft.core.replica import Replica
-from pykraft.core.state import Leader
-from pykraft.core.state.leader import OFTEN_COUNT
+from pykraft.core.state import OFTEN_COUNT, Leader
 from pykraft.types import EpochStart, Io, Offset
 from tests.core.replicas import EPOCH, LISTENER, NOW, done, key, kinds, leader, only, replica, voter_set
 from tests.core.said import fetch

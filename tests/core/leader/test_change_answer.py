@@ -10,7 +10,7 @@ import pytest
 from pykraft.core import messages
 from pykraft.core.effects import Reply, Report
 from pykraft.core.leader.change_answer import answer_change, tell_requester
-from pykraft.core.leader.voter_change import Addition, Removal, Update, VoterChange
+from pykraft.core.leader.pending import Addition, Removal, Update, VoterChange
 from pykraft.errors import ErrorCode
 from pykraft.types import Epoch, NodeId, Offset, Voter
 from tests.core.replicas import LISTENER, NOW, done, key, leader, listeners, only, replica

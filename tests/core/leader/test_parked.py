@@ -1,4 +1,4 @@
-"""Parked Fetches.
+"""Parked Fetches, and the turns in which they are answered.
 
 Source: KIP-595 §Fetch; KIP-1166; Kafka ``ThresholdPurgatory``.
 """
@@ -9,7 +9,14 @@ from dataclasses import replace
 
 import pytest
 
-from pykraft.core.leader.parked import OTHERS_PER_STEP_MAX, PACE_MS, PARKED_FETCHES_MAX, ParkedFetch, ParkedFetches
+from pykraft.core.leader.parked import (
+    OTHERS_PER_STEP_MAX,
+    PACE_MS,
+    PARKED_FETCHES_MAX,
+    ParkedFetch,
+    ParkedFetches,
+    Turns,
+)
 from tests.core.said import fetch
 
 
@@ -169,3 +176,19 @@ def test_a_deadline_that_was_dropped_is_looked_for_once() -> None:
     assert fetches.next_deadline_ms() == 10
     assert fetches.take_expired(10) == []
     assert fetches.next_deadline_ms() == 20
+
+
+def test_so_many_go_in_so_much_time_however_many_want_to() -> None:
+    turns = Turns(3, 10)
+    assert turns.next_ms == 0
+    assert turns.take(2, 100) == 2
+    assert turns.next_ms == 0
+    assert turns.take(5, 101) == 1
+    assert (turns.next_ms, turns.take(1, 109)) == (110, 0)
+    assert (turns.take(5, 110), turns.next_ms) == (3, 120)
+
+
+def test_the_time_begins_with_the_first() -> None:
+    turns = Turns(1, 10)
+    assert turns.take(1, 995) == 1
+    assert (turns.next_ms, turns.take(1, 1_004), turns.take(1, 1_005)) == (1_005, 0, 1)

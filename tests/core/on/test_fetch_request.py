@@ -26,8 +26,7 @@ from pykraft.core.on.fetch_request import ALARMS_PER_EPOCH_MAX, WAIT_MS_MAX, not
 from pykraft.core.on.propose import on_proposed
 from pykraft.core.on.timer import poll
 from pykraft.core.replica import Replica
-from pykraft.core.state import Leader
-from pykraft.core.state.leader import OFTEN_COUNT
+from pykraft.core.state import OFTEN_COUNT, Leader
 from pykraft.errors import ErrorCode
 from pykraft.types import (
     Epoch,

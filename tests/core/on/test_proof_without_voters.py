@@ -15,7 +15,7 @@ from pykraft.core.on.proof import settle_proof
 from pykraft.core.on.send_requests import PROBE_OFFSET
 from pykraft.core.on.timer import poll
 from pykraft.core.proof import Proof, Survey
-from pykraft.core.start import begin
+from pykraft.core.raft import begin
 from pykraft.core.state import Unattached
 from pykraft.core.voter_history import VoterHistory
 from pykraft.types import KRaftVoters, NodeId, Offset, VoterSet

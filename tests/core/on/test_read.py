@@ -11,7 +11,7 @@ import pytest
 
 from pykraft.core.effects import CompleteRead, Effect, Send
 from pykraft.core.events import ReadRequested, ResponseReceived, SendFailed
-from pykraft.core.leader import reads
+from pykraft.core.leader import pending
 from pykraft.core.messages import BeginQuorumEpochRequest, Response
 from pykraft.core.on import read
 from pykraft.core.on.dispatch import on_response, on_send_failed
@@ -138,7 +138,7 @@ def test_the_high_watermark_must_be_known() -> None:
 def test_the_only_voter_needs_nobody() -> None:
     made = leading(1)
     assert outcomes(ask(made, 7, 8)) == [(7, 12), (8, 12)]
-    assert made.state.reads == reads.Reads()  # type: ignore[union-attr]
+    assert made.state.reads == pending.Reads()  # type: ignore[union-attr]
 
 
 def test_a_leader_that_was_removed_does_not_count_itself() -> None:

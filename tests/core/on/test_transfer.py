@@ -11,7 +11,7 @@ from pykraft.config import TRANSFER_TIMEOUT_MS_MAX
 from pykraft.core.effects import AppendBatches, CompletePendingRequest, Effect, RejectProposal, Reply, ReplyFetch
 from pykraft.core.events import Proposed, TransferRequested
 from pykraft.core.leader.appending import drain_if_due
-from pykraft.core.leader.voter_change import Removal
+from pykraft.core.leader.pending import Removal
 from pykraft.core.messages import (
     ChangeVoterResponse,
     RemoveVoterRequest,

@@ -40,7 +40,7 @@ PLANTED: Final = (
     Planted(
         edit=Edit(
             name="a_leader_that_means_another_voter_is_not_told",
-            path="core/on/begin_epoch.py",
+            path="core/on/quorum_epoch.py",
             before="if not is_addressed_to(replica, message.voter) or replica.survey is not None:",
             after="if replica.survey is not None:",
             story="BeginQuorumEpoch for another voter key is answered as if it were for this one.",

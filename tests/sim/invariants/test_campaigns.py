@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pykraft.core.state.follower import SnapshotDownload
+from pykraft.core.state import SnapshotDownload
 from pykraft.sim.facts.view import DOWN
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.campaigns import (

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from pykraft.core.leader.voter_change import Addition
+from pykraft.core.leader.pending import Addition
 from pykraft.core.messages import AddVoterRequest, RemoveVoterRequest
 from pykraft.errors import ErrorCode
 from pykraft.sim.facts.members import VoterRecord, VoterRequest

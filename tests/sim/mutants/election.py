@@ -16,8 +16,8 @@ from pykraft.core.messages import FetchRequest, Request, VoteRequest
 from pykraft.core.on import fetch_request, following, propose, requests, send_requests, timer, vote
 from pykraft.core.outbox import Outbox, Relies
 from pykraft.core.quorum import majority_of
+from pykraft.core.raft import initial_state
 from pykraft.core.replica import Replica
-from pykraft.core.start import initial_state
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
 from pykraft.core.transitions import HIGHER, MOVES
 from pykraft.errors import ErrorCode, PykraftError

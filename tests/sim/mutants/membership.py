@@ -13,7 +13,7 @@ from pykraft.core.leader.progress import Progress, ReplicaProgress
 from pykraft.core.messages import ChangeVoterResponse, RemoveVoterRequest
 from pykraft.core.on import requests, timer
 from pykraft.core.on.requests import reply
-from pykraft.core.on.voters import add_voter, remove_voter, upgrade, voter_changes
+from pykraft.core.on.voters import add_voter, upgrade, voter_changes
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.core.voter_history import VoterHistory
@@ -151,7 +151,7 @@ def removed_leader_leads_on(patch: Patch) -> None:
 @bug("KIP-853 §RemoveRaftVoter", "voters")
 def a_change_is_told_when_it_is_appended(patch: Patch) -> None:
     """A leader answers RemoveRaftVoter before the removal is committed."""
-    known = remove_voter.on_remove_voter_request
+    known = add_voter.on_remove_voter_request
 
     def on_remove_voter_request(
         replica: Replica, event: RequestReceived, message: RemoveVoterRequest, now: Instant
@@ -195,7 +195,7 @@ def silent_voters_go_with_the_removed_one(patch: Patch) -> None:
         kept = VoterSet(tuple(each for each in voters.voters if each.key.id in heard))
         return write(replica, leader, kept if len(kept) else voters, now)
 
-    patch.setattr(remove_voter, "write_voters", write_voters)
+    patch.setattr(add_voter, "write_voters", write_voters)
 
 
 @bug("Raft dissertation §4.2.2; ours, until the simulator found it", "pairs")

@@ -8,8 +8,8 @@ from pykraft.core import enter_state
 from pykraft.core.election import Tally
 from pykraft.core.epoch_budget import EpochBudget
 from pykraft.core.events import RequestReceived
+from pykraft.core.leader.pending import Update
 from pykraft.core.leader.progress import Progress
-from pykraft.core.leader.voter_change import Update
 from pykraft.core.messages import FetchRequest, UpdateVoterRequest
 from pykraft.core.on import epoch_raise, fetch_response, following, send_requests
 from pykraft.core.on.following import check_consistent

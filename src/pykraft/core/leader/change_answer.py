@@ -6,7 +6,7 @@ Source: KIP-853 §AddRaftVoter, §RemoveRaftVoter, §UpdateRaftVoter; Kafka ``Le
 from __future__ import annotations
 
 from pykraft.core.effects import Reply, Report
-from pykraft.core.leader.voter_change import Update, VoterChange
+from pykraft.core.leader.pending import Update, VoterChange
 from pykraft.core.messages import ChangeVoterResponse, Response, UpdateVoterResponse
 from pykraft.core.outbox import Relies
 from pykraft.core.replica import Replica

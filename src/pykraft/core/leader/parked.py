@@ -3,8 +3,8 @@
 The leader answers a parked Fetch when the log grows beyond its offset, when the high watermark advances or when it
 loses leadership, and with an empty answer when its wait time is over. While the high watermark advances often, an
 advance waits for records that take it along, HIGH_WATERMARK_WAIT_MS at most (ADR 059). To a Fetch of committed records
-only, an advance is the news, and new records are none. These are also answered at a pace: who asks more often than its
-turn comes gets more records at a time (ADR 118). At most PARKED_FETCHES_MAX Fetches wait. In one step, at most
+only, an advance is the news, and new records are none. These are also answered at a pace (`Turns`): who asks more often
+than its turn comes gets more records at a time (ADR 118). At most PARKED_FETCHES_MAX Fetches wait. In one step, at most
 OTHERS_PER_STEP_MAX Fetches of observers are answered; the rest follow in the next steps, so that the event loop does
 its other work in between. A Fetch whose connection is gone is dropped.
 
@@ -16,8 +16,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import islice
 
-from pykraft.core.leader.turns import Turns
 from pykraft.core.messages import FetchRequest
+
+
+class Turns:
+    """Lets ``count`` go in ``every_ms``; the time begins with the first of them."""
+
+    def __init__(self, count: int, every_ms: int) -> None:
+        self._count = count
+        self._every_ms = every_ms
+        self._since_ms = 0
+        self._taken = 0
+
+    @property
+    def next_ms(self) -> int:
+        """When the next may go (mono ms); 0, which is past, for now."""
+        return self._since_ms + self._every_ms if self._taken >= self._count else 0
+
+    def take(self, wanted: int, now_ms: int) -> int:
+        """How many of so many may go now; they count as gone."""
+        if now_ms >= self._since_ms + self._every_ms:
+            self._since_ms, self._taken = now_ms, 0
+        taken = min(wanted, self._count - self._taken)
+        self._taken += taken
+        return taken
+
 
 PARKED_FETCHES_MAX = 1_000
 """Fetches that may wait at one time."""

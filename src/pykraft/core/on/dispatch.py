@@ -1,6 +1,15 @@
-"""Two tables: the handler of each request and of each response.
+"""The tables of handlers: of each request, of each response, and of each event that is neither RPC, storage nor timer.
 
-Source: Kafka ``KafkaRaftClient.handleRequest`` and ``handleResponse``.
+Two small handlers stand here, too: DescribeQuorum, and the progress of answers in transit. Before a deadline takes
+effect, the host reports how far such answers have come. An answer that moves fast enough (`pykraft.core.answer_pace`)
+extends the deadlines of its sender or receiver:
+
+1. A follower waits on for the leader's answer, and does not campaign meanwhile.
+2. A leader counts the voter that takes its answer for check quorum. That voter is alive, but it cannot fetch again
+   before it has the whole answer. A large answer that has left may still be on its way.
+
+Source: Kafka ``KafkaRaftClient.handleRequest`` and ``handleResponse``; KIP-595 §DescribeQuorum, KIP-836, KIP-853; ours
+(ADR 036); KIP-595 §Leader progress timeout says what the deadlines are for.
 """
 
 from __future__ import annotations
@@ -8,26 +17,146 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pykraft.core import messages
+from pykraft.core import events, messages
 from pykraft.core.departure import note_denial_of_leader
-from pykraft.core.events import RequestReceived, ResponseReceived, SendFailed
-from pykraft.core.on.begin_epoch import on_begin_quorum_epoch_request, on_begin_quorum_epoch_response
-from pykraft.core.on.download import on_fetch_snapshot_response
+from pykraft.core.events import AnswersProgressed, RequestReceived, ResponseReceived, SendFailed
+from pykraft.core.leader.progress import ReplicaProgress
+from pykraft.core.messages import DescribedReplica, DescribeQuorumRequest, DescribeQuorumResponse
+from pykraft.core.on.corruption import on_corruption_found
+from pykraft.core.on.download import (
+    on_download_advanced,
+    on_download_failed,
+    on_fetch_snapshot_request,
+    on_fetch_snapshot_response,
+)
 from pykraft.core.on.early_campaign import on_leader_refused
-from pykraft.core.on.end_epoch import on_end_quorum_epoch_request, on_end_quorum_epoch_response
-from pykraft.core.on.fetch_request import on_fetch_request
-from pykraft.core.on.fetch_response import on_fetch_response
-from pykraft.core.on.fetch_snapshot import on_fetch_snapshot_request
+from pykraft.core.on.fetch_request import note_sign_of_life, on_fetch_request
+from pykraft.core.on.fetch_response import on_commit_heard, on_fetch_response
 from pykraft.core.on.following import check_not_refused, hear_whole
-from pykraft.core.on.operators import OPERATOR_HANDLERS
 from pykraft.core.on.proof import on_survey_unsupported
+from pykraft.core.on.propose import (
+    on_appends_scheduled,
+    on_proposed,
+    on_resign_requested,
+    on_shutdown_requested,
+)
+from pykraft.core.on.quorum_epoch import (
+    on_begin_quorum_epoch_request,
+    on_begin_quorum_epoch_response,
+    on_connection_lost,
+    on_end_quorum_epoch_request,
+    on_end_quorum_epoch_response,
+)
+from pykraft.core.on.read import on_read_requested
+from pykraft.core.on.requests import reply
+from pykraft.core.on.snapshot import on_snapshot_frozen, on_snapshots_expired
+from pykraft.core.on.transfer import on_transfer_leadership_request, on_transfer_requested
 from pykraft.core.on.vote import on_vote_request, on_vote_response, on_vote_unsupported
+from pykraft.core.on.voters.add_voter import on_add_voter_request, on_remove_voter_request
 from pykraft.core.on.voters.asked_levels import on_api_versions_response, on_asked_node_failed
 from pykraft.core.on.voters.auto_join import on_change_voter_response, on_update_unsupported, on_update_voter_response
 from pykraft.core.on.voters.update_voter import on_update_voter_request
+from pykraft.core.on.voters.upgrade import on_update_features_request, on_upgrade_requested
 from pykraft.core.replica import Replica
+from pykraft.core.state import Follower, Leader
 from pykraft.errors import ErrorCode, ProtocolError
-from pykraft.types import Instant
+from pykraft.types import Instant, VoterSet
+
+
+def on_answers_progressed(replica: Replica, event: AnswersProgressed, now: Instant) -> None:
+    """Extend the deadlines of peers whose answers move fast enough."""
+    # 1. Answers that arrive here.
+    for arriving in event.arriving:
+        moves = replica.connections.progressed(
+            arriving.peer_id, arriving.correlation_id, arriving.received_bytes, arriving.size_bytes, now.mono_ms
+        )
+        state = replica.state
+        if moves and isinstance(state, Follower) and arriving.peer_id == state.leader_id:
+            replica.state = state.hears(now, replica.config.fetch_timeout_ms)
+    leader = replica.state
+    if not isinstance(leader, Leader):
+        return
+    # 2. Our answers that are on their way to voters.
+    for leaving in event.leaving:
+        for voter in leader.progress.voters.values():
+            answer = voter.answer
+            if answer is None or answer.request_id != leaving.request_id:
+                continue
+            if answer.pace.sent(leaving.sent_bytes, leaving.size_bytes, now.mono_ms):
+                note_sign_of_life(replica, leader, voter.key, now)
+
+
+HANDLERS: Mapping[type[events.Event], Callable[[Replica, Any, Instant], None]] = {
+    events.AnswersProgressed: on_answers_progressed,
+    events.ConnectionLost: on_connection_lost,
+    events.Proposed: on_proposed,
+    events.AppendsScheduled: on_appends_scheduled,
+    events.CorruptionFound: on_corruption_found,
+    events.DownloadAdvanced: on_download_advanced,
+    events.DownloadFailed: on_download_failed,
+    events.SnapshotFrozen: on_snapshot_frozen,
+    events.SnapshotsExpired: on_snapshots_expired,
+    events.ResignRequested: on_resign_requested,
+    events.UpgradeRequested: on_upgrade_requested,
+    events.TransferRequested: on_transfer_requested,
+    events.ReadRequested: on_read_requested,
+    events.CommitHeard: on_commit_heard,
+    events.ShutdownRequested: on_shutdown_requested,
+}
+
+
+def on_local_event(replica: Replica, event: events.Event, now: Instant) -> None:
+    """Pass the event to its handler."""
+    HANDLERS[type(event)](replica, event, now)
+
+
+def on_describe_quorum_request(
+    replica: Replica, event: RequestReceived, message: DescribeQuorumRequest, now: Instant
+) -> None:
+    """List voters and observers with their fetch offsets; the leader itself counts as caught up now.
+
+    Of a static voter the nodes have all endpoints that it told this leader, where Kafka's leader names one (ADR 082).
+
+    Effects: Reply.
+    Errors: NOT_LEADER_OR_FOLLOWER.
+    Source: KIP-595 §DescribeQuorum, KIP-836; KafkaRaftClient.handleDescribeQuorumRequest.
+    """
+    leader = replica.state
+    if not isinstance(leader, Leader):
+        refused = DescribeQuorumResponse(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, asked_as=message.asked_as)
+        reply(replica, event.request_id, refused)
+        return
+    assert replica.local.key is not None
+    own = DescribedReplica(
+        key=replica.local.key,
+        log_end_offset=replica.log.end_offset,
+        last_fetch_timestamp=now.wall_ms,
+        last_caught_up_timestamp=now.wall_ms,
+    )
+    # A leader that is removing itself is in neither list.
+    voters = leader.progress.voters
+    told = leader.volatile_voters.voters if replica.kraft_version == 0 else ()
+    response = DescribeQuorumResponse(
+        error=ErrorCode.NONE,
+        asked_as=message.asked_as,
+        leader_id=leader.leader_id,
+        epoch=leader.epoch,
+        high_watermark=leader.high_watermark,
+        voters=tuple(own if node_id == leader.leader_id else _row(voters[node_id]) for node_id in sorted(voters)),
+        observers=tuple(_row(observer) for observer in leader.progress.observers(now)),
+        nodes=VoterSet.of((*replica.voters.voters, *told)).voters,
+    )
+    reply(replica, event.request_id, response)
+
+
+def _row(seen: ReplicaProgress) -> DescribedReplica:
+    return DescribedReplica(
+        key=seen.key,
+        log_end_offset=-1 if seen.end_offset is None else seen.end_offset,
+        last_fetch_timestamp=seen.fetched_wall_ms,
+        last_caught_up_timestamp=seen.caught_up_wall_ms,
+    )
+
 
 REQUEST_HANDLERS: Mapping[type[messages.Request], Callable[[Replica, RequestReceived, Any, Instant], None]] = {
     messages.VoteRequest: on_vote_request,
@@ -36,7 +165,11 @@ REQUEST_HANDLERS: Mapping[type[messages.Request], Callable[[Replica, RequestRece
     messages.FetchRequest: on_fetch_request,
     messages.FetchSnapshotRequest: on_fetch_snapshot_request,
     messages.UpdateVoterRequest: on_update_voter_request,
-    **OPERATOR_HANDLERS,
+    messages.DescribeQuorumRequest: on_describe_quorum_request,
+    messages.AddVoterRequest: on_add_voter_request,
+    messages.RemoveVoterRequest: on_remove_voter_request,
+    messages.UpdateFeaturesRequest: on_update_features_request,
+    messages.TransferLeadershipRequest: on_transfer_leadership_request,
 }
 
 RESPONSE_HANDLERS: Mapping[type[messages.Response], Callable[[Replica, ResponseReceived, Any, Instant], None]] = {

@@ -13,9 +13,9 @@ from pykraft.core.events import RequestReceived
 from pykraft.core.leader.appending import advance_high_watermark
 from pykraft.core.leader.change_answer import answer_change
 from pykraft.core.leader.parked import HIGH_WATERMARK_WAIT_MS, ParkedFetch
+from pykraft.core.leader.pending import Update
 from pykraft.core.leader.progress import ReplicaProgress
 from pykraft.core.leader.serving import ANSWER_SIZE_BYTES_MAX, has_answer, has_news, is_prefix, serve
-from pykraft.core.leader.voter_change import Update
 from pykraft.core.messages import FetchRequest, FetchResponse
 from pykraft.core.on.requests import leader_only_error, reply
 from pykraft.core.on.transfer import note_target

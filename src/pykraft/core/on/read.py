@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from pykraft.core.effects import CompleteRead
 from pykraft.core.events import ReadRequested
-from pykraft.core.leader.reads import READS_MAX, ReadRound
+from pykraft.core.leader.pending import READS_MAX, ReadRound
 from pykraft.core.on.send_requests import begin_quorum_epoch, request_to_voter
 from pykraft.core.quorum import majority_of
 from pykraft.core.replica import Replica

@@ -14,8 +14,8 @@ from pykraft.core.effects import CompleteShutdown, Report
 from pykraft.core.election import NEVER_MS
 from pykraft.core.enter_state import give_up_campaign, to_prospective, to_resigned, to_unattached
 from pykraft.core.leader.appending import drain_if_due, may_drain
+from pykraft.core.leader.pending import Update
 from pykraft.core.leader.serving import serve
-from pykraft.core.leader.voter_change import Update
 from pykraft.core.never_leads import abstains, let_timeout_pass, successor
 from pykraft.core.on.proof import ask_others, settle_proof, survey_deadline_ms
 from pykraft.core.on.read import serve_reads

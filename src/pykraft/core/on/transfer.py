@@ -21,8 +21,8 @@ from dataclasses import replace
 from pykraft.config import TRANSFER_TIMEOUT_MS_MAX
 from pykraft.core.effects import CompletePendingRequest, Report
 from pykraft.core.events import RequestReceived, TransferRequested
+from pykraft.core.leader.pending import Transfer
 from pykraft.core.leader.serving import answer_parked
-from pykraft.core.leader.transfer import Transfer
 from pykraft.core.messages import MAY_BE_MADE_YET, TransferLeadershipRequest, TransferLeadershipResponse
 from pykraft.core.on.requests import leader_only_error, reply
 from pykraft.core.on.voters.voter_changes import ACCEPTED, ChangeRefusal

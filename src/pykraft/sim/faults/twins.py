@@ -21,7 +21,7 @@ from random import Random
 from typing import Final, cast
 
 from pykraft.config import NodeConfig
-from pykraft.core.state.leader import Leader
+from pykraft.core.state import Leader
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.members import format_directory
 from pykraft.sim.faults.harm import Family, Harm

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from pykraft.core.effects import WriteElectionState
-from pykraft.core.leader.voter_change import Addition
+from pykraft.core.leader.pending import Addition
 from pykraft.core.messages import AddVoterRequest
 from pykraft.core.state import Leader
 from pykraft.errors import ErrorCode

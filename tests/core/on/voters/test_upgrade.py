@@ -10,7 +10,7 @@ import pytest
 from pykraft.core import messages
 from pykraft.core.effects import AppendBatches, CompletePendingRequest, Effect, Reply
 from pykraft.core.events import UpgradeRequested
-from pykraft.core.leader.voter_change import Update, Upgrade
+from pykraft.core.leader.pending import Update, Upgrade
 from pykraft.core.messages import ChangeVoterResponse, UpdateFeaturesRequest
 from pykraft.core.on.voters.upgrade import on_upgrade_requested
 from pykraft.core.on.voters.voter_changes import end_change

@@ -12,7 +12,7 @@ from pykraft.core import messages
 from pykraft.core.effects import AppendBatches, NotifyHighWatermark, Reply
 from pykraft.core.enter_state import to_resigned
 from pykraft.core.leader.appending import advance_high_watermark
-from pykraft.core.leader.voter_change import Removal
+from pykraft.core.leader.pending import Removal
 from pykraft.core.on.fetch_request import note_sign_of_life
 from pykraft.core.on.voters.voter_changes import end_change, is_removed, write_voters
 from pykraft.core.replica import Replica

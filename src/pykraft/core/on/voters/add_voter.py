@@ -1,4 +1,4 @@
-"""AddRaftVoter: an observer that has caught up becomes a voter.
+"""AddRaftVoter: an observer that has caught up becomes a voter. RemoveRaftVoter: a voter, or the leader, leaves.
 
 1. The request passes the checks.
 2. The leader asks the replica which kraft.version levels it supports.
@@ -7,7 +7,11 @@
 4. The voter set commits, and the leader answers the request. If the request did not ask for the commit, the leader
    answers at step 3.
 
-Source: KIP-853 §AddRaftVoter, KIP-1186 (answer before the commit); Kafka ``AddVoterHandler``.
+A removal has steps 1, 3 and 4. A leader that removes itself leads until the commit without counting its own log, and
+then resigns.
+
+Source: KIP-853 §AddRaftVoter, §RemoveRaftVoter, KIP-1186 (answer before the commit); Raft dissertation §4.2.2; Kafka
+``AddVoterHandler``, ``RemoveVoterHandler``.
 """
 
 from __future__ import annotations
@@ -16,14 +20,51 @@ from dataclasses import replace
 
 from pykraft.core.events import RequestReceived
 from pykraft.core.leader.change_answer import answer_change, tell_requester
-from pykraft.core.leader.voter_change import Addition
-from pykraft.core.messages import AddVoterRequest, ChangeVoterResponse
+from pykraft.core.leader.pending import Addition, Removal
+from pykraft.core.messages import AddVoterRequest, ChangeVoterResponse, RemoveVoterRequest
 from pykraft.core.on.requests import reply
 from pykraft.core.on.voters.voter_changes import ask_levels, refusal_of, why_behind, write_voters
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.errors import ErrorCode
 from pykraft.types import ZERO_UUID, Instant, ReplicaKey, VersionRange, Voter, uuid_text
+
+
+def on_remove_voter_request(
+    replica: Replica, event: RequestReceived, message: RemoveVoterRequest, now: Instant
+) -> None:
+    """Append the voter set without this voter.
+
+    Effects: AppendBatches; Reply when it is committed, or at once with an error.
+    Errors: NOT_LEADER_OR_FOLLOWER, BROKER_NOT_AVAILABLE, INVALID_REQUEST, REQUEST_TIMED_OUT while no change may be
+    made, UNSUPPORTED_VERSION in a static quorum, VOTER_NOT_FOUND, also for the last voter.
+    Source: KIP-853; RemoveVoterHandler.handleRemoveVoterRequest.
+    """
+    error, text = refusal_of(replica, message.voter, None)
+    # None for an unknown id, for another directory id, and for the last voter.
+    voters = None if error else replica.voters.without(message.voter)
+    if not error and voters is None:
+        error, text = ErrorCode.VOTER_NOT_FOUND, _why_not_found(replica, message)
+    if voters is None:
+        reply(replica, event.request_id, ChangeVoterResponse(error=error, error_message=text))
+        return
+    leader = replica.state
+    assert isinstance(leader, Leader)
+    offset = write_voters(replica, leader, voters, now)
+    leader.change = Removal(
+        request_id=event.request_id, offset=offset, deadline_ms=now.mono_ms + replica.config.request_timeout_ms
+    )
+
+
+def _why_not_found(replica: Replica, message: RemoveVoterRequest) -> str:
+    known = replica.voters.get(message.voter.id)
+    if known is None:
+        return f"id {message.voter.id} is not a voter; the voters are {', '.join(map(str, replica.voters.ids))}"
+    if known.key != message.voter:
+        asked, expected = (uuid_text(key.directory_id or ZERO_UUID) for key in (message.voter, known.key))
+        return f"voter {message.voter.id} has directory id {expected}, not {asked}"
+    return "the last voter cannot be removed"
+
 
 CAUGHT_UP_MS_MAX = 3_600_000
 """A new voter must have fetched within this time."""

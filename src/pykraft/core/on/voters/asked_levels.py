@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from pykraft.core.events import ResponseReceived
 from pykraft.core.leader.change_answer import answer_change
-from pykraft.core.leader.voter_change import Addition, Update
+from pykraft.core.leader.pending import Addition, Update
 from pykraft.core.messages import ApiVersionsResponse
 from pykraft.core.on.voters.add_voter import add_voter
 from pykraft.core.on.voters.update_voter import update_voter

@@ -22,7 +22,7 @@ from typing import Final
 
 from pykraft.core.events import RequestReceived
 from pykraft.core.leader.change_answer import answer_change, tell_requester
-from pykraft.core.leader.voter_change import Update
+from pykraft.core.leader.pending import Update
 from pykraft.core.messages import UpdateVoterRequest, UpdateVoterResponse
 from pykraft.core.never_leads import appends_nothing
 from pykraft.core.on.fetch_request import note_sign_of_life

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pykraft.core.effects import CompletePendingRequest
 from pykraft.core.events import RequestReceived, UpgradeRequested
-from pykraft.core.leader.voter_change import Upgrade
+from pykraft.core.leader.pending import Upgrade
 from pykraft.core.messages import ChangeVoterResponse, UpdateFeaturesRequest
 from pykraft.core.never_leads import appends_nothing
 from pykraft.core.on.requests import reply

@@ -14,7 +14,7 @@ from pykraft.core.effects import Peer
 from pykraft.core.enter_state import adopt_voter_set
 from pykraft.core.leader.appending import advance_high_watermark, append_planned
 from pykraft.core.leader.change_answer import answer_change
-from pykraft.core.leader.voter_change import Addition, Update
+from pykraft.core.leader.pending import Addition, Update
 from pykraft.core.messages import MAY_BE_MADE_YET, ApiVersionsRequest
 from pykraft.core.never_leads import appends_nothing
 from pykraft.core.on.requests import leader_only_error

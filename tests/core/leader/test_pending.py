@@ -1,6 +1,6 @@
-"""A voter change is an immutable value.
+"""A voter change is an immutable value; reads wait in a round and for the next.
 
-Source: KIP-853 §AddRaftVoter, §RemoveRaftVoter, KIP-1186; Kafka ``AddVoterHandlerState``, ``RemoveVoterHandlerState``.
+Source: KIP-853; Raft dissertation §6.4.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import dataclasses
 
 import pytest
 
-from pykraft.core.leader.voter_change import Addition, Removal, Update
+from pykraft.core.leader.pending import Addition, ReadRound, Reads, Removal, Update
 from pykraft.types import Offset, Voter
 from tests.core.replicas import key, listeners
 
@@ -24,3 +24,12 @@ def test_a_change_is_frozen() -> None:
         assert not change.is_answered
         with pytest.raises(dataclasses.FrozenInstanceError):
             change.is_answered = True  # type: ignore[misc]
+
+
+def test_all_reads_without_an_answer_are_known() -> None:
+    reads = Reads()
+    assert reads.handles == []
+    reads.waiting += [3, 4]
+    assert reads.handles == [3, 4]
+    reads.round = ReadRound(handles=(1, 2), offset=Offset(9))
+    assert reads.handles == [1, 2, 3, 4]

@@ -1,1 +1,0 @@
-"""Tests of the invariants that the states check themselves."""
