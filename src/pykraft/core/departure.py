@@ -41,7 +41,6 @@ def note_denial_of_leader(replica: Replica, peer_id: int, now: Instant) -> None:
 
 
 def _believe(replica: Replica, successors: tuple[ReplicaKey, ...], now: Instant) -> None:
-    """Campaign soon: the first successor at once, the others later in the order of the list."""
     if abstains(replica):
         leave_to_successors(replica, now)
         return

@@ -287,7 +287,6 @@ def _unattached_deadline_ms(replica: Replica, now: Instant) -> int:
 
 
 def _leave(replica: Replica, new: Unattached | Follower | Resigned) -> None:
-    """Enter ``new``; reject a leader's proposals that never reached the log."""
     old = replica.state
     become(replica, new)
     if isinstance(old, Leader):

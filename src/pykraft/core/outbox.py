@@ -124,7 +124,6 @@ class Outbox:
 
 
 def _waiting(message: MessageEffect, io: Io) -> MessageEffect:
-    """The same message, which waits for this job."""
     if isinstance(message, Send):
         # A follower's Fetch waits for each append: this takes a quarter of the time of `replace`.
         return Send(after=io, peer=message.peer, correlation_id=message.correlation_id, message=message.message)

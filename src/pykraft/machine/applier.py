@@ -178,7 +178,6 @@ class Applier(Generic[C, R]):
         return self.clock.time_ms(self.replica.time_ms, asyncio.get_running_loop().time())
 
     async def _apply(self, values: Sequence[bytes], base_offset: int, epoch: Epoch) -> int:
-        """Apply the commands at the front, or one record of another kind; returns how many records that are."""
         count = self.replica.apply_commands(values, base_offset, epoch)
         if count:
             return count

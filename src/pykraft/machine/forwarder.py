@@ -364,7 +364,6 @@ class MachineReads:
                 waiter.set_exception(NotRunningError("the node has ended"))
 
     def _fresh(self, max_age_ms: int) -> Offset | None:
-        """The offset of the last confirmation, if it is young enough."""
         if self._confirmed is None:
             return None
         begun_s, offset = self._confirmed

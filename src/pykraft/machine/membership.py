@@ -97,7 +97,6 @@ class Membership:
     async def _change(
         self, admin: Admin, act: Callable[[], Awaitable[None]], *, is_made: Callable[[Collection[ReplicaKey]], bool]
     ) -> None:
-        """Change the voters, and wait while the leader is new, or busy with another change."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self._timeout_ms / 1_000
         is_repeated = False

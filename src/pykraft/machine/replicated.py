@@ -123,7 +123,6 @@ class StateCheckWriter:
         return is_voter and self._check.found is not None and not self._check.is_told(int(node_id or 0))
 
     async def _write_digest(self) -> None:
-        """Write what this node found at the last CHECK."""
         found = self._check.found
         if found is None or not self._has_news():
             return
@@ -135,7 +134,6 @@ class StateCheckWriter:
             await self._node.propose([data])
 
     async def _ask(self) -> None:
-        """Write a CHECK, if this node leads and enough commands came since the last one."""
         if self._applier.clock.is_running and self._check.count >= self._check.every:
             committed = await self._node.propose([encode_log_record(CheckRecord(self._applier.time_ms()))])
             await self._node.wait_applied(self._applier, committed.end_offset)

@@ -122,7 +122,6 @@ class Submission(Generic[C, R]):
             self._alarm.cancel()
 
     def _join(self, session: ClientSession, attempt: Attempt) -> _CommandGroup:
-        """Send this command with those of other callers of this turn."""
         size_bytes = len(attempt[1]) + COMMAND_OVERHEAD_BYTES + RECORD_OVERHEAD_BYTES
         group = self._group
         if group is None or group.session is not session or group.size_bytes + size_bytes > self.group_size_bytes_max:
@@ -197,7 +196,6 @@ class Submission(Generic[C, R]):
         return self._session
 
     async def _bring(self, group: _CommandGroup) -> None:
-        """Send copies of a group to the leader until they are committed, or nobody waits for an answer any more."""
         pause_s = PAUSE_S_MIN
         while True:
             async with self._forwarder.turn():
@@ -212,7 +210,6 @@ class Submission(Generic[C, R]):
             pause_s = min(PAUSE_S_MAX, pause_s * 2)
 
     async def _has_brought(self, group: _CommandGroup, waiting: Sequence[Attempt]) -> bool:
-        """Send one copy of these; True when it is committed, or when no other copy helps."""
         group.copies += 1
         try:
             if group.session is not None and not self._forwarder.is_needed:
@@ -293,7 +290,6 @@ class _CommandGroup:
 
 
 def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
-    """Answer, unless there is an answer already."""
     if not future.done():
         future.set_exception(error)
         future.exception()  # its caller may have heard of the end from the node already

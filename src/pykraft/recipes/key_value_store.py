@@ -197,7 +197,6 @@ class KeyValueStore:
                     await self._node.execute(EndLease(lease), timeout_ms=min(ttl_ms, self._timeout_ms))
 
     async def _keep(self, lease: int, held_s: float, limit: asyncio.Timeout) -> None:
-        """Keep the lease three times in its time, and move the limit each time."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(held_s / 3)

@@ -215,7 +215,6 @@ class KeySpace:
         del self._kept[:count]
 
     def _whole(self, stop: int) -> int:
-        """This position among the changes, or a later one, at which a revision ends."""
         kept = self._kept
         while 0 < stop < len(kept) and _revision_of(kept[stop]) == _revision_of(kept[stop - 1]):
             stop += 1

@@ -86,7 +86,6 @@ def response_from_wire(body: Body, context: RpcContext) -> DescribeQuorumRespons
 
 
 def _topics_of(context: RpcContext, asked_as: str | None, partition: Body) -> list[Body]:
-    """The one partition, under our topic name or the one in the request."""
     [topic] = parts.topics_of(context, partition)
     return [topic | {"topic_name": asked_as or context.topic_name}]
 

@@ -153,5 +153,4 @@ def _is_stranger(replica: Replica, leader_id: NodeId) -> bool:
 
 
 def _is_outside(replica: Replica, leader_id: NodeId) -> bool:
-    """True if the newest voter set is known and does not have this id."""
     return len(replica.voters) > 0 and replica.voters.get(leader_id) is None

@@ -98,7 +98,6 @@ def _check_sender(state: Follower, peer_id: int, message: FetchResponse) -> None
 def _follow(
     replica: Replica, event: ResponseReceived, message: FetchResponse, cut_to: Offset | None, now: Instant
 ) -> None:
-    """Apply the response to this log, and count it as a sign of life of the leader."""
     before = replica.log.end_offset
     if message.snapshot_id is not None:
         begin_download(replica, message.snapshot_id)

@@ -182,7 +182,6 @@ def _prove(replica: Replica, votes_above: Epoch, now: Instant, reason: str) -> N
 
 
 def _report(replica: Replica, survey: Survey) -> Survey:
-    """Report the voters that this replica waits for, if they have changed."""
     waits_for = survey.unheard - survey.empty or survey.unheard
     if waits_for == survey.reported:
         return survey

@@ -90,7 +90,6 @@ def _complete(replica: Replica, leader: Leader, current: ReadRound) -> None:
 
 
 def _ask(replica: Replica, leader: Leader, current: ReadRound, now: Instant) -> None:
-    """Ask each voter that is ready and has not confirmed; one that failed to answer is ready after its back-off."""
     for voter_id in replica.voters.ids:
         if voter_id == leader.leader_id or voter_id in current.confirmed:
             continue

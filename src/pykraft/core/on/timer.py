@@ -66,7 +66,6 @@ def poll(replica: Replica, now: Instant) -> None:
 
 
 def _pass_deadlines(replica: Replica, now: Instant) -> None:
-    """Make at most one transition if a deadline of the current state has expired."""
     state = replica.state
     match state:
         case Unattached():
@@ -101,7 +100,6 @@ def _pass_deadlines(replica: Replica, now: Instant) -> None:
 
 
 def _campaign(replica: Replica, now: Instant, *, is_early: bool = False) -> None:
-    """A timeout has expired: ask for pre-votes, unless this voter leaves the election to the others."""
     if abstains(replica):
         let_timeout_pass(replica, now)
     else:

@@ -120,7 +120,6 @@ def _transfer(
     handle: int | None = None,
     request_id: int | None = None,
 ) -> Transfer:
-    """Describe a transfer that begins now."""
     # The leader accepts no proposals until then, so it waits for a fetch timeout at most, whatever the request asks
     # for.
     deadline_ms = now.mono_ms + min(timeout_ms, replica.config.fetch_timeout_ms)
@@ -137,7 +136,6 @@ def _transfer(
 
 
 def _refusal(replica: Replica, target_id: NodeId, timeout_ms: int, now: Instant) -> ChangeRefusal:
-    """Step 1: why the leader does not start this transfer; ACCEPTED when it does."""
     leader = replica.state
     assert isinstance(leader, Leader)
     if not 0 <= timeout_ms <= TRANSFER_TIMEOUT_MS_MAX:
@@ -203,7 +201,6 @@ def _who_leads(replica: Replica) -> str:
 
 
 def _why_late(replica: Replica, transfer: Transfer) -> ChangeRefusal:
-    """What this node was still waiting for when the transfer timed out."""
     leader = replica.state
     if not isinstance(leader, Leader):
         # Step 3 was made, and nobody knows yet whether the target or another voter will win.

@@ -260,7 +260,6 @@ def _check_answer(call: MachineCall, applied: AppliedCall | None) -> None:
 
 
 def _check_order(calls: Sequence[MachineCall], reference: Reference) -> None:
-    """No command is in the log before one that was answered before it was sent."""
     made = {call.number: call for call in calls}
     latest: MachineCall | None = None
     for applied in reference.calls:
@@ -277,7 +276,6 @@ def _check_order(calls: Sequence[MachineCall], reference: Reference) -> None:
 
 
 def _check_reads(calls: Sequence[MachineCall], reference: Reference) -> None:
-    """A read has everything that was answered, or read, before it began."""
     positions = {applied.number: position for position, applied in enumerate(reference.calls, 1)}
     known: list[tuple[int, int, MachineCall]] = []
     for call in calls:

@@ -517,7 +517,6 @@ class MachineUsers:
         self._fail(node, error if isinstance(error, BaseException) else RuntimeError(context.get("message")))
 
     def _fail(self, node: SimulatedNode, error: BaseException) -> None:
-        """The program ended with an error: raise it where the world sees it."""
         process = node.process
 
         def end() -> None:

@@ -476,7 +476,6 @@ class Visitor:
         return b"".join(codec.encode_request(message, version, 1, "visitor", self._context))
 
     def _fetch(self, node: SimulatedNode, rng: Random) -> FetchRequest:
-        """A Fetch from where a batch of this node's log begins, or from the log's end."""
         ledger = self._facts.ledger(node)
         at = rng.randint(0, len(ledger.entries))
         before = ledger.entries[at - 1] if at else None

@@ -137,7 +137,6 @@ class PieceWriter:
         return starts_of(count, self._rng.randint(1, self._facts.scenario.snapshots.pieces_max))
 
     def _report(self, outcome: int | Exception | None, *, done: str, failed: str) -> None:
-        """Report the size of a snapshot that is complete, or a problem; None is neither."""
         if isinstance(outcome, int):
             self._watch.happened("snapshot taken", self._node)
             self._watch.trace.note(self._node.node_id, done)
@@ -221,7 +220,6 @@ class SnapshotGenerator(PieceWriter):
 
 
 def _with_impossible(pieces: Iterable[Sequence[bytes]], dice: Random) -> Iterator[Sequence[bytes]]:
-    """Add to each piece an empty record, which no snapshot can hold."""
     for piece in pieces:
         at = dice.randint(0, len(piece))
         yield [*piece[:at], b"", *piece[at:]]
@@ -315,7 +313,6 @@ class Application:
         self._watch.told_leader(self._node, epoch, leader_id)
 
     def _load(self, reader: SnapshotReader[bytes]) -> None:
-        """Replace the state by a snapshot, read on the bulk lane; deliveries are held meanwhile."""
         process, registration = self._node.process, self._registration
         assert process is not None
         assert registration is not None
@@ -334,7 +331,6 @@ class Application:
         process.submit_read(lambda: _records(reader), done)
 
     def _save(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Write the state to a snapshot because the host asks for it; deliveries are held meanwhile."""
         assert self._registration is not None
         assert self._saver is not None
         self._registration.hold()

@@ -201,7 +201,6 @@ class Atlas:
         return is_quarantined or voter.is_damaged or voter.disk.is_rotten or is_away
 
     def _holds(self, other: SimulatedNode, node: SimulatedNode) -> bool:
-        """Whether the other node's platter has all that this one promised: the same last batch, or a later snapshot."""
         end, platter = self._platters.end(node), self._standing[int(other.node_id)]
         if not end.offset or any(each.offset >= end.offset for each in platter.snapshots()):
             return True
@@ -215,5 +214,4 @@ class Atlas:
 
 
 def _standing(node: SimulatedNode) -> Platter:
-    """What the platter of this node really holds."""
     return Platter(node.disk, node.config.partition_directory, read=Inode.standing)

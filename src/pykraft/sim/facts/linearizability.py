@@ -129,7 +129,6 @@ def check(calls: Sequence[ObjectCall], behaves: Object, *, steps_max: int = STEP
 
 
 def _listed(calls: Sequence[ObjectCall]) -> _Entry:
-    """All invocations and answers ordered by time; at the same time, invocations come first."""
     moments: list[tuple[int, int, int, _Entry]] = []
     for number, call in enumerate(calls):
         assert call.invoked_us <= call.answered_us, "an answer comes after its question"

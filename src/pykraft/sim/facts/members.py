@@ -297,7 +297,6 @@ class Members:
         return Voter(key=node.key, listeners=node.config.advertised_listeners, kraft_version=KRAFT_VERSIONS)
 
     def _sets_of(self, node: SimulatedNode) -> Iterator[VoterSet]:
-        """The set in force in the log of a node, as it runs now and after a power loss."""
         for holds in (self._is_in_ledger, self._is_durable):
             newest = self.electorate.newest(partial(holds, node))
             yield newest.voters if newest is not None else node.first_voters
@@ -308,7 +307,6 @@ class Members:
         return not is_off and voter.listeners == node.config.advertised_listeners
 
     def _is_in_ledger(self, node: SimulatedNode, entry: Entry) -> bool:
-        """Whether the ledger of a node holds this batch; everything before the ledger is committed."""
         ledger = node.ledger
         is_before = entry.end_offset <= ledger.begin.offset
         return self.is_committed(entry) if is_before else ledger.at(entry.base_offset) == entry
@@ -323,7 +321,6 @@ class Members:
         return replace(config, raft=replace(config.raft, auto_join=auto_join))
 
     def _format(self, configured: VoterSet) -> VoterSet:
-        """Format the configured voters instead; returns their set."""
         nodes = self._nodes
         for node in nodes.values():
             node.config = replace(node.config, voters=VoterSet(), directory_id=None)

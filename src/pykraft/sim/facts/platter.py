@@ -185,7 +185,6 @@ class Platter:
         return None
 
     def _list(self) -> dict[str, Inode]:
-        """The durable names; segments and snapshots are listed again when the names have changed."""
         names = self._names()
         if names != self._segments_of:
             self._segments_of = dict(names)
@@ -220,7 +219,6 @@ class Platter:
         return held
 
     def _names(self) -> dict[str, Inode]:
-        """Durable names of the partition directory; none before the directory exists."""
         if self._directory is None:
             self._directory = self._disk.directory(self._partition)
         return self._directory.synced if self._directory is not None else {}
@@ -238,7 +236,6 @@ def _end_of(extents: Sequence[_Extent]) -> OffsetAndEpoch | None:
 
 
 def _snapshots_among(names: Iterable[str]) -> list[OffsetAndEpoch]:
-    """Ids of the whole snapshots, by epoch, then offset; the bootstrap checkpoint is left out."""
     found = (file for file in map(parse_snapshot_file, names) if file is not None and file.kind is FileKind.WHOLE)
     ids = (file.snapshot_id for file in found if file.snapshot_id != BOOTSTRAP_ID)
     return sorted(ids, key=lambda each: (each.epoch, each.offset))

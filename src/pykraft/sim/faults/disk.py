@@ -138,7 +138,6 @@ class SilentFaults(Family):
         inode.rot(position, bytes([inode.synced[position] ^ bit]))
 
     def _may_harm(self, node: SimulatedNode, name: str, inode: Inode, position: int) -> bool:
-        """Ask the atlas; above the recovery point the node would not notice the damage."""
         atlas = self._harm.facts.atlas
         if not name.endswith(LOG_SUFFIX):
             return atlas.may_damage(node)
@@ -198,7 +197,6 @@ def _uncovered(inode: Inode, position: int, dice: Random) -> int:
 
 
 def _offset_at(name: str, inode: Inode, position: int) -> int:
-    """First offset of the batch at this position of a log; after the last batch, the log end."""
     offset = int(name.removesuffix(LOG_SUFFIX))
     with suppress(ProtocolError):  # The log may end with a torn write.
         for start, header in scan(inode.promised(), verify_crc=False):
@@ -236,7 +234,6 @@ class DiskFaults(Family):
         return True
 
     def _fail_part(self) -> bool:
-        """Fail the next sync of a snapshot that is being fetched, and of no other file."""
         node = self._harm.any_node()
         io_errors = node.disk.io_errors
         if not self._harm.facts.records_between or io_errors.is_planned:

@@ -181,7 +181,6 @@ class Faults:
             self.joined(node)
 
     def _add(self, own: OwnPlan, rng: Random, number: int) -> None:
-        """Add the plan of a family that has one of its own, if this world draws any of its kinds."""
         weights = {kind: self._world.facts.scenario.faults.get(kind, 0) for kind in own.family.kinds}
         kinds = {kind: weight for kind, weight in weights.items() if rng.random() < weight}
         self._plans.append(

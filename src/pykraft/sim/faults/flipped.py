@@ -155,7 +155,6 @@ class FlippedFaults(Family):
         self._claim(changes, now)
 
     def _claim(self, changes: Mapping[str, tuple[Value, Value]], now: Mapping[str, Value]) -> None:
-        """Oracles that ask where an epoch, a candidate or a leader comes from get to know this frame."""
         claims = self._harm.facts.claims
         claims.is_flipped = True
         if any("api_keys" in path for path in changes):

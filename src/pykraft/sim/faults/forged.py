@@ -137,7 +137,6 @@ class ForgedFaults(Family):
         return VoteRequest(epoch=epoch, candidate=voter.key, voter=node.key, last=EMPTY, pre_vote=is_pre_vote)
 
     def _end(self, _node: SimulatedNode, leader: Process, voter: Voter) -> Request:
-        """In the leader's name, with or without a successor."""
         epoch, leader_id = self._claimed(leader, 0), NodeId(leader.node_id)
         self._harm.facts.claims.has_said_goodbye = True
         successors = (voter.key,) if self._rng.random() < 0.5 else ()

@@ -48,7 +48,6 @@ class MachineFaults(Family):
         self._harm.facts.absent.difference_update(self._away)
 
     def _act(self) -> bool:
-        """Switch an observer off for a while, or replace the next machine."""
         is_away = self._rng.random() < AWAY_PROBABILITY
         return self._switch_off() if is_away else self._replace()
 
@@ -96,7 +95,6 @@ class MachineFaults(Family):
         return True
 
     def _go(self, old: SimulatedNode) -> None:
-        """Let this machine go for good as soon as it may."""
         # 3. Until then it runs on as an observer.
         if not self._may_go(old):
             self._harm.later(RETRY_US, lambda: self._go(old))

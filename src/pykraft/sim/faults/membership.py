@@ -178,7 +178,6 @@ class MembershipFaults(Family):
         return True
 
     def _ask_for_upgrade(self) -> None:
-        """Repeat until one leader has learned the directory ids of all voters."""
         world, leader = self._harm.world, self._harm.facts.newest_leader()
         if world.facts.members.committed_record is not None:
             return
@@ -267,7 +266,6 @@ class MembershipFaults(Family):
         self._requests.sent(node, self._admin.ask(leader, message, answered))
 
     def _any_known_voter(self) -> SimulatedNode | None:
-        """A voter whose disk and address may be lost without losing the majority."""
         facts = self._harm.facts
         choice = [node for node in facts.voters() if self._is_known_by_key(node) and facts.atlas.may_damage(node)]
         return self._harm.rng.choice(choice) if choice else None

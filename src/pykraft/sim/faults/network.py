@@ -205,7 +205,6 @@ class NetworkFaults(Family):
         return True
 
     def _lose(self) -> bool:
-        """The next request is lost with its connection."""
         return self._snag("lost frames", is_dialed=True)
 
     def _duplicate(self) -> bool:

@@ -306,7 +306,6 @@ class ProcessFaults(Family):
         return True
 
     def _transfer(self, *, is_dead: bool = False) -> bool:
-        """Transfer the leadership to any other voter; counted when that voter leads. ``is_dead`` kills the target."""
         world, leader = self._harm.world, self._harm.facts.newest_leader()
         if leader is None or leader.is_paused:
             return False

@@ -242,7 +242,6 @@ class FalseLeader:
         return batch.data
 
     def _other_id(self, leader_id: NodeId) -> NodeId:
-        """Another voter's id, which does not lead that epoch."""
         others = [each for each in self._facts.members.committed.ids if each != leader_id]
         return self._rng.choice(others) if others else NodeId(STRANGER_ID + 1)
 
@@ -374,7 +373,6 @@ class StrangerFaults(Family):
         return True
 
     def _forge_fetches(self) -> bool:
-        """Send Fetches under a follower's id with another directory id: the leader must not count them."""
         leader, facts = self._harm.facts.newest_leader(), self._harm.facts
         if leader is None or leader.host.status.kraft_version < 1:
             return False
@@ -422,7 +420,6 @@ class StrangerFaults(Family):
         )
 
     def _abandon_fetch(self) -> bool:
-        """Send Fetches as observers that ask for the longest possible wait, and leave."""
         leader = self._harm.facts.newest_leader()
         if leader is None or leader.host.raft is None:
             return False

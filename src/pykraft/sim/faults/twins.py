@@ -148,7 +148,6 @@ class TwinFaults(Family):
         return True
 
     def _pause_followers(self, leader_id: int, rng: Random) -> None:
-        """Let all voters but this one stand still: without the twin nothing can be acknowledged."""
         for node in self._harm.facts.voters():
             if node.node_id != leader_id:
                 self._pause(node, rng.randint(*PAUSE_US))

@@ -75,7 +75,6 @@ class BackupFaults(Family):
         self.kinds = {self._kind: self._act}
 
     def _act(self) -> bool:
-        """Copy the directories of all nodes that have nothing to write, or put copies of a minority back."""
         voters = self._harm.facts.voters()
         if not self._copies or self._rng.random() < COPY_PROBABILITY:
             found = [node for node in voters if self._is_sound(node)]

@@ -130,7 +130,6 @@ class DeadLeaderIsMissed(Invariant):
         return sum(self.facts.counts[kind] for kind in KINDS)
 
     def _are_well(self, leader_id: int, leader: View) -> bool:
-        """True when all other voters follow this leader, undisturbed."""
         others = [self.facts.nodes[int(each)] for each in leader.voters.ids if int(each) != leader_id]
         return bool(others) and self.facts.network.is_usual and all(self._is_well(each, leader) for each in others)
 

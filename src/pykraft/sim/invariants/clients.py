@@ -432,7 +432,6 @@ class ClientsAreToldTheTruth(Invariant):
             self._first[asked] = (process, process.wiretap.fetch_answers[spoken.target_id])
 
     def _gets_snapshot(self, spoken: Spoken) -> bool:
-        """True for a Fetch below the leader's log start."""
         leader = None if spoken.target_id is None else self.facts.nodes.get(NodeId(spoken.target_id))
         status = None if leader is None else leader.status
         return spoken.fetched is not None and status is not None and spoken.fetched.offset < status.log_start_offset

@@ -513,7 +513,6 @@ class MajorityHoldsHighWatermark(Invariant):
 
     @staticmethod
     def _has_reached(told: tuple[int, int] | None, leader: View) -> bool:
-        """Whether a disk that is gone or damaged has acknowledged as much to this leader."""
         epoch, offset = told or (0, 0)
         return epoch == leader.epoch and offset >= (leader.high_watermark or 0)
 

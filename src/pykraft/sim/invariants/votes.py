@@ -100,7 +100,6 @@ class LegalMoves(Invariant):
             raise self.violated(who)
 
     def _is_leaving(self, node: SimulatedNode, was: View, now: View) -> bool:
-        """True for a node that will be an observer soon, but may still act as a voter or leader."""
         begins = now.leads and (was.role, was.epoch) != (now.role, now.epoch)
         has_led = now.role in LEAVING_ROLES and not begins
         return has_led or self.facts.members.former_voters_of(node).is_voter(node.key)

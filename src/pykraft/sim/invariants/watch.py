@@ -162,7 +162,6 @@ class Watch(Hooks):
         self.voters_written(node, record, min(status.committed_end_offset, record.entry.base_offset))
 
     def _commit(self, leader: SimulatedNode, high_watermark: int) -> None:
-        """Add what a leader newly counts as committed."""
         committed = self.facts.committed
         known = committed.end_offset
         if high_watermark > known:

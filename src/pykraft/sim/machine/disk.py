@@ -211,7 +211,6 @@ class VirtualDisk:
         return tree
 
     def _lost_directories(self, fate: Fate) -> list[Path]:
-        """Directories whose entry, or that of a directory above, does not survive."""
         lost = [each for each in self._unsynced if not fate.keeps_name()]
         return [each for each in self._directories if any(each.is_relative_to(top) for top in lost)]
 

@@ -99,7 +99,6 @@ class Inode:
             self.cached.extend(bytes(size_bytes - before))
 
     def _touch(self, start: int, end: int) -> None:
-        """Make the pages of these bytes dirty, before they change."""
         for page in range(start // PAGE_SIZE_BYTES, (end - 1) // PAGE_SIZE_BYTES + 1):
             past = self.dirty_pages.get(page)
             if past is None:
@@ -200,13 +199,11 @@ class Inode:
         self.lost_pages.discard(page)
 
     def _all_clean(self) -> None:
-        """The kernel has nothing to write any more, and forgets what the pages held before."""
         self.dirty_pages.clear()
         self._sizes.clear()
         self._changed()
 
     def _changed(self) -> None:
-        """Forget rot that was written over or cut off."""
         self.version += 1
         if self.lost_pages:
             self.lost_pages = {page for page in self.lost_pages if page * PAGE_SIZE_BYTES < len(self.synced)}
@@ -225,7 +222,6 @@ def _page(content: bytearray, page: int) -> bytes:
 
 
 def _remember(past: list[T], present: T) -> None:
-    """Append; when there are too many, forget every other one, so that old ones and new ones remain."""
     if len(past) == PAST_MAX:
         del past[1::2]
     past.append(present)

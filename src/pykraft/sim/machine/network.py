@@ -337,7 +337,6 @@ class Network:
         near.station.connected(near.connection)
 
     def _flow(self, end: End) -> None:
-        """Deliver the next frame of this direction, unless it is held back or the receiver is closed."""
         peer = end.peer
         if peer is None or self._is_stuck(end):
             return
@@ -358,7 +357,6 @@ class Network:
         peer.station.received(peer.connection, sent.frame)
 
     def _close(self, end: End, *, is_abrupt: bool, unnoticed_us: int = 0) -> None:
-        """Close this end; the other one learns of it later. Abruptly: frames that were sent are lost."""
         self._ends.pop(end.connection, None)
         end.is_closed = True
         if is_abrupt and not end.is_held:
@@ -378,7 +376,6 @@ class Network:
                 end.peer = None
 
     def _resume(self, is_meant: Callable[[End], bool]) -> None:
-        """Let the connections that waited continue, or break them."""
         waiting = [end for end in (*self._ends.values(), *self._closing) if end.outgoing or end.is_closed]
         for end in waiting:
             if end.peer is None or not is_meant(end) or self._is_stuck(end):
@@ -397,7 +394,6 @@ class Network:
         return end.is_held or (not end.is_arrived and _direction(end) in self._cut)
 
     def _learn(self, end: End) -> None:
-        """Tell this end that its connection is closed."""
         if self._ends.pop(end.connection, None) is not None:
             end.is_closed = True
             end.peer = None

@@ -257,7 +257,6 @@ class Process:
         self._surroundings.clock.after(duration_us, self._catch_up)
 
     def _catch_up(self) -> None:
-        """Process the next thing that came during the pause."""
         if not self.is_running or self._backlog is None:
             return
         if not self._backlog:
@@ -305,7 +304,6 @@ class Process:
         self.host.on_closed(connection, self._node.clock.instant, is_refused=is_refused)
 
     def _received(self, connection: ConnectionId, frame: bytes) -> None:
-        """Show the frame to the wiretap first, so that oracles can judge its answer."""
         self.touch()
         self._surroundings.trace.absorb(frame)
         if self.guests.received(connection, frame):
@@ -543,7 +541,6 @@ class SimulatedNode:
         return self.process is not None and (self.process.is_paused or self.process.resumed_us >= at_us)
 
     def _leave(self, process: Process | None) -> None:
-        """End the program; it closes its files first if all jobs are done, otherwise the shutdown was cut short."""
         if process is None or self.process is not process:
             return
         try:
@@ -558,7 +555,6 @@ class SimulatedNode:
         self.kill()
 
     def _end(self, *, is_silent: bool = False) -> None:
-        """End the process, or a start that did not get through its recovery."""
         self.observer.touch(self)
         if self.process is not None:
             self.last_role = self.process.host.status.role

@@ -176,7 +176,6 @@ def _leader(partition: dict[str, Any]) -> str:
 
 
 def _error(body: dict[str, Any]) -> str:
-    """The error in an answer, of the whole or of its partition; empty without one."""
     code = body.get("error_code", 0)
     for name in ("topics", "responses"):
         for topic in body.get(name) or ():
@@ -342,7 +341,6 @@ class _Told:
         self._event(sent, "s", self._place_of[sent.number])
 
     def _arrived(self, arrived: Arrived) -> None:
-        """Only the first arrival ends the arrow; frames that were sent before the kept events are left out."""
         place = self._place_of.get(arrived.number)
         if place is None:
             return

@@ -124,7 +124,6 @@ class Shrinking:
                 return
 
     def _last_decisions(self) -> None:
-        """Try the last decisions alone, first without the time before them."""
         was = self.best
         at_once = replace(was.scenario, pace=replace(was.scenario.pace, skip=1.0))
         variants = VARIANTS_OF_LAST if self._variants else 0
@@ -140,7 +139,6 @@ class Shrinking:
             self._fails(only=tuple(number for number, name in self.best.failure.harm if name != kind))
 
     def _fewer_decisions(self) -> None:
-        """Leave out one block of decisions after the other, in ever smaller blocks."""
         size = (len(self.best.only) + 1) // 2
         while size and self.best.only:
             start = 0
@@ -156,7 +154,6 @@ class Shrinking:
                 return
 
     def _less_load(self) -> None:
-        """Reduce the load; fewer client calls save the most, so they are tried first."""
         work = self.best.scenario.work
         while work.period_us * 4 <= PERIOD_US_MAX and self._has_work(replace(work, period_us=work.period_us * 4)):
             work = self.best.scenario.work
@@ -169,7 +166,6 @@ class Shrinking:
         return self._fails(scenario=replace(self.best.scenario, work=work))
 
     def _shorter(self) -> None:
-        """Shorten the time of faults; this saves most where the cluster fails to heal."""
         course = self.best.scenario.course
         if self.best.failure.at_us <= course.faults_us:
             return
@@ -181,7 +177,6 @@ class Shrinking:
     def _fails(
         self, *, scenario: Scenario | None = None, only: tuple[int, ...] | None = None, variants: int | None = None
     ) -> bool:
-        """Try a candidate; if it fails in the same way and is not larger, it becomes the best run."""
         variants = self._variants if variants is None else variants
         scenario = scenario or self.best.scenario
         if only is not None:
@@ -213,6 +208,5 @@ class Shrinking:
 
 
 def _keeping(scenario: Scenario, failure: Failure) -> Scenario:
-    """The scenario with only those fault decisions that were carried out before the failure."""
     only = tuple(number for number, _ in failure.harm)
     return replace(scenario, pace=replace(scenario.pace, only=only))

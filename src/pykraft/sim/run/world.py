@@ -158,7 +158,6 @@ class World:
         self.faults.ended(node)
 
     def _let_one_never_lead(self) -> None:
-        """Draw whether the last voter that runs never leads."""
         probability = self.scenario.quorum.never_leads_probability
         if self.voter_count > 1 and self._dice(self.seed, "never leads").random() < probability:
             let_one_never_lead(self.nodes, self.voter_count - self.scenario.cluster.absent)
@@ -202,7 +201,6 @@ class World:
         return SimulatedNode(config, rng, self._surroundings)
 
     def _configs(self, taking: Random, preparing: Random | None) -> list[NodeConfig]:
-        """Draw the configurations of the nodes; each part of them has a random generator of its own."""
         scenario, seed = self.scenario, self.seed
         settings = self._dice(seed, "settings")
         configs = node_configs(self.voter_count, self.observer_count, scenario.quorum, settings)

@@ -63,7 +63,6 @@ def on_asked_node_failed(replica: Replica, peer_id: int) -> None:
 
 
 def _waiting_for(replica: Replica, peer_id: int) -> Addition | Update | None:
-    """The change that waits for this peer's ApiVersions response; None without one."""
     change = replica.state.change if isinstance(replica.state, Leader) else None
     if not isinstance(change, Addition | Update) or change.offset is not None:
         return None

@@ -127,7 +127,6 @@ def update_voter(replica: Replica, leader: Leader, update: Update, supported: Ve
 
 
 def _refusal(replica: Replica, leader: Leader, voter: Voter) -> ErrorCode:
-    """Why the leader takes nothing over from this voter; NONE when it may."""
     is_busy = leader.change is not None or replica.transfer is not None or appends_nothing(replica)
     if is_busy or leader.high_watermark is None:
         return ErrorCode.REQUEST_TIMED_OUT
@@ -142,7 +141,6 @@ def _refusal(replica: Replica, leader: Leader, voter: Voter) -> ErrorCode:
 
 
 def _known_voters(replica: Replica, leader: Leader) -> VoterSet:
-    """The voters with what each has told of itself: at level 0 in the leader's memory, else in the log."""
     return replica.voters if replica.kraft_version > 0 else leader.volatile_voters
 
 
