@@ -288,12 +288,6 @@ def test_a_name_that_is_not_text_does_no_harm(tmp_path: Path, options: list[str]
     assert "isvalid" in result.stdout
 
 
-def test_without_files_the_usage_is_told() -> None:
-    result = run()
-    assert result.exit_code == 2
-    assert "FILE..." in result.stderr
-
-
 def test_delete_horizon_and_producers_look_as_in_kafka(tmp_path: Path) -> None:
     path = tmp_path / "00000000000000000000.log"
     batch = bytearray(BATCH)

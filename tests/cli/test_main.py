@@ -25,10 +25,6 @@ def test_help_names_every_command_and_what_it_does() -> None:
         assert text.split()[0] in result.output
 
 
-def test_completion_knows_the_commands() -> None:
-    assert pykraft.list_commands(click.Context(pykraft)) == sorted(COMMANDS)
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help_that_begins_as_the_groups(name: str) -> None:
     command = pykraft.get_command(click.Context(pykraft), name)
@@ -36,22 +32,6 @@ def test_every_command_has_help_that_begins_as_the_groups(name: str) -> None:
     assert command.name == name
     result = CliRunner().invoke(pykraft, [name, "--help"])
     assert result.exit_code == 0
-
-
-def test_an_unknown_command_is_refused_by_name() -> None:
-    result = CliRunner().invoke(pykraft, ["sever"])
-    assert result.exit_code == 2
-    assert "no such command 'sever'; did you mean pykraft server?" in result.output
-    assert "did you mean" not in CliRunner().invoke(pykraft, ["xyzzy"]).output
-
-
-@pytest.mark.parametrize(
-    "words", [("server", "--log-level", "inf", "x"), ("verify", "--progress", "nevr", "."), ("completion", "bsh")]
-)
-def test_a_misspelled_value_gets_a_suggestion(words: tuple[str, ...]) -> None:
-    result = CliRunner().invoke(pykraft, words)
-    assert result.exit_code == 2
-    assert "; did you mean " in result.output
 
 
 def test_every_option_has_help_in_one_style() -> None:

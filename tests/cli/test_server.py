@@ -169,12 +169,6 @@ def test_the_version_is_told() -> None:
     assert CliRunner().invoke(server, ["--version"]).stdout == f"{__version__}\n"
 
 
-def test_a_wrong_property_is_named_with_its_file(tmp_path: Path) -> None:
-    path = tmp_path / "server.properties"
-    path.write_text(PROPERTIES + "node.id=one\n")
-    assert refused(path) == f"{path}: line 7: property node.id = 'one': a whole number from 0 to 2147483647"
-
-
 def test_a_property_that_turns_out_wrong_later_is_named_with_its_file(
     config_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,26 +221,9 @@ def test_overrides_may_come_from_the_environment(
     assert (config.node_id, config.log_dir) == (4, Path("elsewhere"))  # both count, the option last
 
 
-@pytest.mark.parametrize("text", ["node.id", "=1"])
-def test_an_override_is_a_key_and_a_value(text: str, config_path: Path) -> None:
-    assert refused(config_path, "--override", text) == f"--override: {text!r}: give a property and its value: key=value"
-
-
-def test_a_wrong_override_is_named_as_such(config_path: Path) -> None:
-    assert refused(config_path, "--override", "node.id=x").startswith("--override: property node.id = 'x': ")
-    assert refused(config_path, "--override", "node.id=5", "--override", "log.dirs=").startswith("--override: property")
-
-
 @pytest.mark.parametrize("value", ["node.id=x", "node.id"])
 def test_a_wrong_override_of_the_environment_is_named_as_such(
     value: str, config_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYKRAFT_OVERRIDE", value)
     assert refused(config_path).startswith("PYKRAFT_OVERRIDE: ")
-
-
-def test_a_warning_about_an_override_names_it(config_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = "property some.key is unknown and has no effect\n"
-    assert invoke(config_path, "--override", "some.key=1").stderr.endswith(f" WARNING --override: {told}")
-    monkeypatch.setenv("PYKRAFT_OVERRIDE", "some.key=1")
-    assert invoke(config_path).stderr.endswith(f" WARNING PYKRAFT_OVERRIDE: {told}")

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 
 import pytest
@@ -235,22 +235,11 @@ def test_a_snapshot_of_everything_is_a_good_end() -> None:
     assert (nothing.exit_code, nothing.output) == (0, "")
 
 
-WRONG = {
-    "an offset below zero": (["--from", "-1"], "--from -1: give earliest, latest or an offset from 0"),
-    "an offset of no log": (["--from", "9" * 20], "give earliest, latest or an offset from 0"),
-    "a word": (["--from", "soon"], "--from soon"),
-    "no time": (["--timeout", "0"], "--timeout 0"),
-    "an offset beyond the end": (["--from", "99"], "offset 99 is not there: committed are the offsets from 0 to 4"),
-}
-
-
-@pytest.mark.parametrize(("arguments", "words"), WRONG.values(), ids=WRONG)
-def test_wrong_arguments_are_the_callers_mistake(arguments: Sequence[str], words: str) -> None:
+def test_an_offset_beyond_the_end_is_the_callers_mistake() -> None:
     with served(small_log()) as bootstrap:
-        result = call("--bootstrap-controller", bootstrap, *arguments)
+        result = call("--bootstrap-controller", bootstrap, "--from", "99")
     assert isinstance(result.exception, UsageError)
-    assert words in str(result.exception)
-    assert "\n" not in str(result.exception)
+    assert "offset 99 is not there: committed are the offsets from 0 to 4" in str(result.exception)
 
 
 def test_nobody_there_is_one_line() -> None:

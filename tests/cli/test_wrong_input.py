@@ -147,6 +147,10 @@ USAGE: list[tuple[str, str]] = [
     ("server", "the configuration file is missing: give --config FILE"),
     ("server empty --override x", "--override: 'x': give a property and its value"),
     ("dump", "FILE"),
+    (f"quorum --bootstrap-controller {NODE} upgrade", "--feature"),
+    (f"quorum --bootstrap-controller {NODE} transfer", "--to"),
+    (f"quorum --bootstrap-controller {NODE} transfer --to 2 --catch-up 61", "--catch-up 61: give 0 to 60"),
+    (f"quorum --bootstrap-controller {NODE} remove-controller -i -1 -d {ZERO_ID}", "-1"),
     ("pipeline report --tables dir --journal absent", "--journal"),
 ]
 

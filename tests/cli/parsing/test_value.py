@@ -192,13 +192,7 @@ def test_every_command_with_a_result_has_the_same_flag() -> None:
 
 @pytest.mark.parametrize(
     ("text", "host", "port"),
-    [
-        ("a:80", "a", 80),
-        ("a:0", "a", 0),
-        ("[::1]:81", "::1", 81),
-        ("[::1]:0", "::1", 0),
-        ("192.0.2.1:65535", "192.0.2.1", 65_535),
-    ],
+    [("a:80", "a", 80), ("a:0", "a", 0), ("[::1]:81", "::1", 81), ("192.0.2.1:65535", "192.0.2.1", 65_535)],
 )
 def test_an_address_has_a_host_and_a_port(text: str, host: str, port: int) -> None:
     assert listen_address("--at", text) == listen_address("--at", text, host="localhost") == Endpoint(host, port)
@@ -209,7 +203,10 @@ def test_a_port_alone_is_that_of_the_known_host(port: int) -> None:
     assert listen_address("--at", str(port), host="localhost") == Endpoint("localhost", port)
 
 
-@pytest.mark.parametrize("text", ["", ":", ":80", "a:", "a:b", "a:65536", "a:-1", "a:1,b:2", "::1:80", "http://a:80"])
+@pytest.mark.parametrize(
+    "text",
+    ["", ":", ":80", "a:", "a:b", "a:65536", "a:-1", "a:1,b:2", "::1:80", "http://a:80", "x", "-1", "65536", "1.5"],
+)
 @pytest.mark.parametrize("host", [None, "localhost"])
 def test_anything_else_is_refused_with_what_to_give(text: str, host: str | None) -> None:
     port = "a port, or " if host else ""
@@ -218,13 +215,6 @@ def test_anything_else_is_refused_with_what_to_give(text: str, host: str | None)
         listen_address("--at", text, host=host)
 
 
-@pytest.mark.parametrize("text", ["80", "0"])
-def test_a_port_alone_is_refused_where_no_host_is_known(text: str) -> None:
-    with pytest.raises(UsageError, match=f"--at '{text}': give one host:port"):
-        listen_address("--at", text)
-
-
-@pytest.mark.parametrize("text", ["x", "-1", "65536", "1.5", "localhost"])
-def test_a_port_alone_is_a_number(text: str) -> None:
-    with pytest.raises(UsageError, match=f"--at '{text}': give a port, or one host:port"):
-        listen_address("--at", text, host="localhost")
+def test_a_port_alone_is_refused_where_no_host_is_known() -> None:
+    with pytest.raises(UsageError, match="--at '80': give one host:port"):
+        listen_address("--at", "80")

@@ -33,12 +33,6 @@ def test_metrics_are_for_this_machine_unless_a_host_is_named(words: tuple[str, .
     assert CliRunner().invoke(command, words).output == f"{told}\n"
 
 
-def test_a_wrong_address_is_refused_with_what_to_give() -> None:
-    done = CliRunner().invoke(command, ["--metrics-port", "many"])
-    assert isinstance(done.exception, UsageError)
-    assert str(done.exception).startswith("--metrics-port 'many': give a port, or one host:port")
-
-
 def test_a_free_port_is_told_and_serves_what_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
     with served_metrics(Endpoint("localhost", 0)) as metrics:
         said = capsys.readouterr()

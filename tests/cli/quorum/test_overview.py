@@ -1,7 +1,4 @@
-"""The overview of a quorum: text for a pipe and for terminals of any width, colours, JSON, and looking again.
-
-Kafka's two views of a quorum, byte for byte.
-"""
+"""The overview of a quorum for a pipe, for terminals of any width, and as JSON; Kafka's two views byte for byte."""
 
 from __future__ import annotations
 
