@@ -57,18 +57,8 @@ def good_properties(data: Path) -> dict[str, str]:
     ("key", "value", "says"),
     [
         ("node.id", "one", "'one'"),
-        ("node.id", "-1", "-1"),
-        ("node.id", "", "node.id"),
         ("listeners", "PLAINTEXT://127.0.0.1:999999", "999999"),
-        ("listeners", "127.0.0.1:9092", "127.0.0.1:9092"),
-        ("controller.listener.names", "CONTROLLER", "CONTROLLER"),
-        ("controller.quorum.voters", "1@localhost", "1@localhost"),
-        ("controller.quorum.voters", "", "controller.quorum.voters"),
-        ("controller.quorum.election.timeout.ms", "soon", "'soon'"),
-        ("controller.quorum.fetch.timeout.ms", "-5", "-5"),
         ("ssl.keystore.location", "/etc/keys", "ssl.keystore.location"),
-        ("sasl.enabled.mechanisms", "PLAIN", "sasl.enabled.mechanisms"),
-        ("log.dirs", "", "log.dirs"),
     ],
 )
 def test_a_bad_property_is_named_with_its_value(
@@ -79,23 +69,6 @@ def test_a_bad_property_is_named_with_its_value(
     assert key in said
     assert says in said
     assert not (tmp_path / "data").exists()
-
-
-@pytest.mark.parametrize(
-    "options", [("--throughput", "many"), ("--record-size", "0", "--throughput", "1"), ("--replica-directory-id", "x")]
-)
-def test_a_bad_option_is_named(
-    refusal: Callable[..., tuple[int, str]], tmp_path: Path, options: tuple[str, str]
-) -> None:
-    status, said = refusal(good_properties(tmp_path / "data"), *options)
-    assert status == EXIT_CONFIGURATION
-    assert options[1] in said
-
-
-def test_a_missing_properties_file_is_named(children: Children, tmp_path: Path) -> None:
-    child = children.start("a node without properties", server_command(tmp_path / "absent"), tmp_path / "log")
-    assert child.wait() == EXIT_CONFIGURATION
-    assert str(tmp_path / "absent") in child.log()
 
 
 def test_an_address_that_is_taken_is_named(

@@ -11,7 +11,7 @@ from pykraft.local.child import Children, wait_until
 from pykraft.local.cluster import QUICK, Cluster, PykraftNode
 from pykraft.local.logs import read_stream, wait_for_end_offset
 from pykraft.local.voters import HOST
-from tests.processes.commands import run
+from tests.processes.commands import run, stop_under_load
 
 RECORDS = 200
 
@@ -58,10 +58,7 @@ def test_an_emptied_voter_votes_for_nobody_until_the_others_have_proven_it(child
     wait_until(lambda: says(emptied, "the directory is proven", since=restart), "the emptied node to be proven")
     wait_for_end_offset(emptied.partition, read_stream(returning.partition).end_offset, emptied.process)
 
-    caught_up_offset = cluster.wait_until_caught_up()
-    assert cluster.stop() == dict.fromkeys(cluster.nodes, 0)
-    verdict = cluster.check(caught_up_offset=caught_up_offset)
-    assert verdict.is_clean, verdict
+    stop_under_load(cluster)
 
 
 @pytest.mark.processes

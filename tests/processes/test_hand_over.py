@@ -12,6 +12,7 @@ import pytest
 from pykraft.local.child import Children, wait_until
 from pykraft.local.cluster import Cluster, JournalKeeper, PykraftNode
 from pykraft.local.voters import HOST, free_ports
+from tests.processes.commands import stop_under_load
 
 pytestmark = pytest.mark.processes
 
@@ -37,10 +38,7 @@ def test_a_signal_hands_leadership_over(children: Children, tmp_path: Path, numb
 
     leader.start()
     cluster.journal.wait_for_acknowledged(500, since=cluster.journal.mark(), except_by=leader.node_id)
-    caught_up_offset = cluster.wait_until_caught_up()
-    assert cluster.stop() == dict.fromkeys(cluster.nodes, 0)
-    verdict = cluster.check(caught_up_offset=caught_up_offset)
-    assert verdict.is_clean, verdict
+    stop_under_load(cluster)
 
 
 def test_a_killed_leader_is_replaced_long_before_the_fetch_timeout(children: Children, tmp_path: Path) -> None:
@@ -57,9 +55,7 @@ def test_a_killed_leader_is_replaced_long_before_the_fetch_timeout(children: Chi
         journal.wait_for_started(leader_id, since=mark, process=cluster.nodes[leader_id].process)
         leader_id = journal.leader_id()
 
-    caught_up_offset = cluster.wait_until_caught_up()
-    assert cluster.stop() == dict.fromkeys(cluster.nodes, 0)
-    assert cluster.check(caught_up_offset=caught_up_offset).is_clean
+    stop_under_load(cluster)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -10,6 +10,7 @@ import pytest
 from pykraft.local.child import Children
 from pykraft.local.cluster import QUICK, Cluster
 from pykraft.local.logs import read_stream, wait_for_end_offset
+from tests.processes.commands import stop_under_load
 
 CYCLES = 20
 RECORDS_BETWEEN_KILLS = 500
@@ -34,11 +35,7 @@ def test_twenty_kills_lose_no_acknowledged_record(children: Children, tmp_path: 
         victim.start()
         cluster.journal.wait_for_started(victim.node_id, since=mark, process=victim.process)
 
-    caught_up_offset = cluster.wait_until_caught_up()
-    assert cluster.stop() == dict.fromkeys(cluster.nodes, 0)
-    verdict = cluster.check(caught_up_offset=caught_up_offset)
-    print(verdict)
-    assert verdict.is_clean
+    verdict = stop_under_load(cluster)
     assert verdict.acknowledged > 2 * CYCLES * RECORDS_BETWEEN_KILLS
     assert not [node for node in cluster.nodes.values() if "Traceback" in node.log_path.read_text()]
 
@@ -62,7 +59,4 @@ def test_what_only_a_killed_leader_had_was_never_acknowledged(children: Children
     leader.start()
     cluster.journal.wait_for_started(leader.node_id, since=mark, process=leader.process)
 
-    caught_up_offset = cluster.wait_until_caught_up()
-    assert cluster.stop() == dict.fromkeys(cluster.nodes, 0)
-    verdict = cluster.check(caught_up_offset=caught_up_offset)
-    assert verdict.is_clean, verdict
+    stop_under_load(cluster)

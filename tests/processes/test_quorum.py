@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import http.server
 import socket
-import sys
 import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -77,22 +77,22 @@ def greeter(greeting: bytes) -> Iterator[int]:
             each.close()
 
 
-def test_a_web_server_is_no_quorum() -> None:
-    with web_server() as port:
+NO_NODE = "did not answer ApiVersions within 1 s: is it a node of a quorum?"
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (web_server, NO_NODE),
+        (partial(greeter, b""), NO_NODE),
+        (partial(greeter, b"SSH-2.0-OpenSSH_9.2\r\n"), "the peer seems to speak SSH"),
+    ],
+    ids=["a web server", "silent", "SSH"],
+)
+def test_another_program_is_no_quorum(other: Callable[[], AbstractContextManager[int]], words: str) -> None:
+    with other() as port:
         for done in ask(f"{HOST}:{port}"):
-            assert_one_line(done, 1, "did not answer ApiVersions within 1 s: is it a node of a quorum?")
-
-
-def test_a_silent_port_is_no_quorum() -> None:
-    with greeter(b"") as port:
-        for done in ask(f"{HOST}:{port}"):
-            assert_one_line(done, 1, "did not answer ApiVersions within 1 s: is it a node of a quorum?")
-
-
-def test_what_speaks_another_protocol_is_named() -> None:
-    with greeter(b"SSH-2.0-OpenSSH_9.2\r\n") as port:
-        for done in ask(f"{HOST}:{port}"):
-            assert_one_line(done, 1, "the peer seems to speak SSH")
+            assert_one_line(done, 1, words)
 
 
 def test_nobody_and_nowhere_are_told_at_once() -> None:
@@ -101,18 +101,3 @@ def test_nobody_and_nowhere_are_told_at_once() -> None:
         assert_one_line(done, 1, f"no node answers: {HOST}:{port}: connection refused")
     for done in ask("nowhere.invalid:9093"):
         assert_one_line(done, 1, "nowhere.invalid:9093: its name cannot be resolved ")
-
-
-def test_wrong_words_are_told_before_anybody_is_asked(tmp_path: Path) -> None:
-    secret = tmp_path / "client.properties"
-    secret.write_text("security.protocol=SSL\n")
-    for options, words in {
-        ("--command-config", str(secret)): "property security.protocol = 'SSL': only PLAINTEXT",
-        ("--command-config", str(tmp_path)): "Is a directory",
-        ("--command-config", sys.executable): "a properties file is text",
-        ("--timeout", "0"): "--timeout 0: give more than 0",
-    }.items():
-        for done in ask("localhost:1", *options):
-            assert_one_line(done, 2, words)
-    for done in ask("localhost"):
-        assert_one_line(done, 2, "a node is host:port")

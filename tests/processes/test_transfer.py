@@ -12,6 +12,7 @@ import pytest
 
 from pykraft.local.child import Children, wait_until
 from pykraft.local.cluster import SOURCES, Cluster
+from tests.processes.commands import stop_under_load
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
@@ -46,11 +47,7 @@ def transfer(cluster: Cluster, to: int, *options: str) -> tuple[int, str, str]:
 
 
 def end(cluster: Cluster) -> None:
-    """All logs are identical, and hold everything that was acknowledged."""
-    caught_up_offset = cluster.wait_until_caught_up()
-    assert cluster.stop() == dict.fromkeys(cluster.nodes, 0)
-    verdict = cluster.check(caught_up_offset=caught_up_offset)
-    assert verdict.is_clean, verdict
+    stop_under_load(cluster)
     assert not [node for node in cluster.nodes.values() if "Traceback" in node.log_path.read_text()]
 
 
