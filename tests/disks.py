@@ -11,8 +11,7 @@ from pathlib import Path
 from random import Random
 
 from pykraft.errors import ReadError
-from pykraft.sim.machine.disk import Directory, Inode, Interrupted, VirtualDisk, VirtualFile
-from pykraft.sim.machine.io_errors import DiskError
+from pykraft.sim.machine.disk import Directory, DiskError, Inode, Interrupted, VirtualDisk, VirtualFile
 from pykraft.types import Buffer
 
 

@@ -24,7 +24,7 @@ from pykraft.host.open import open_node
 from pykraft.log.fs import Fs
 from pykraft.log.os_fs import OsFs
 from pykraft.sim.machine.disk import ROOT, Tree, VirtualDisk
-from pykraft.sim.machine.fate import ALL_KEPT, EXTREMES, DrawnFate
+from pykraft.sim.machine.inode import ALL_KEPT, EXTREMES, DrawnFate
 from tests.log.power.planted import PLANTED, BuggyFs
 from tests.log.power.stories import STORIES, Promises, Told
 from tests.log.power.system_calls import Call, Recording, Replay, real_tree

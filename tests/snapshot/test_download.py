@@ -19,8 +19,7 @@ from pykraft.log.os_fs import OsFs
 from pykraft.protocol.api import ApiKey
 from pykraft.rpc.codec import decode_answer
 from pykraft.rpc.context import RpcContext
-from pykraft.sim.machine.disk import Interrupted, VirtualDisk
-from pykraft.sim.machine.io_errors import SYNC_ERROR
+from pykraft.sim.machine.disk import SYNC_ERROR, Interrupted, VirtualDisk
 from pykraft.snapshot import download
 from pykraft.snapshot.download import Download
 from pykraft.snapshot.files import checkpoint_path, clean_at_start, list_snapshots, part_path

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from pykraft.sim.machine.disk import ROOT, Tree, VirtualDisk, VirtualFile
-from pykraft.sim.machine.fate import Fate
+from pykraft.sim.machine.inode import Fate
 
 
 @dataclass(frozen=True, slots=True)

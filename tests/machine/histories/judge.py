@@ -3,7 +3,7 @@
 A group is linearizable if an order of its calls explains all answers. Invariant: what `smallest` keeps is refused for
 a reason of the whole history: it may leave answers out, and changes of which nobody tells who stays.
 
-Source: `pykraft.sim.facts.linearizability`; Zeller, "Yesterday, my program worked" (1999) for the idea of the latter.
+Source: `pykraft.sim.facts.history`; Zeller, "Yesterday, my program worked" (1999) for the idea of the latter.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from pykraft.sim.facts.linearizability import SearchVerdict, check
+from pykraft.sim.facts.history import SearchVerdict, check
 from tests.machine.histories.events import Call, Event, by_group, calls_of
 from tests.machine.histories.model import StoreModel, deed_of, object_call
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from pykraft.sim.facts.linearizability import NEVER_US, ObjectCall
+from pykraft.sim.facts.history import NEVER_US, ObjectCall
 from tests.machine.histories.events import Call
 
 Value: TypeAlias = int | None
@@ -73,7 +73,7 @@ class StoreModel:
         self._numbers: dict[tuple[tuple[str, int], ...], int] = {(): 0}
 
     def __call__(self, number: int, what: tuple[Any, ...]) -> int | None:
-        """See `pykraft.sim.facts.linearizability.Object`."""
+        """See `pykraft.sim.facts.history.Object`."""
         [deed] = what
         state = self._states[number]
         succeeded = all(state.get(key) == value for key, value in deed.conditions)

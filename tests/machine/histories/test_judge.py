@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykraft.sim.facts.linearizability import SearchVerdict, check
+from pykraft.sim.facts.history import SearchVerdict, check
 from tests.machine.histories.cases import LINEARIZABLE, NOT_LINEARIZABLE, A, history, read, write
 from tests.machine.histories.events import Call, Event, calls_of
 from tests.machine.histories.judge import is_smallest, judge, search, smallest

@@ -33,8 +33,7 @@ from pykraft.sim.clients.workload import (
     write_carelessly,
     write_pieces,
 )
-from pykraft.sim.facts.application_state import ApplicationState
-from pykraft.sim.facts.history import READ, WRITE, OperationOutcome, number_of, value_of
+from pykraft.sim.facts.history import READ, WRITE, ApplicationState, OperationOutcome, number_of, value_of
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.scenario import QuorumSettings, SnapshotSettings, Work
 from pykraft.sim.scenario.settings import node_configs

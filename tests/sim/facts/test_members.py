@@ -13,8 +13,8 @@ from pykraft.core.messages import AddVoterRequest, RemoveVoterRequest
 from pykraft.errors import ErrorCode
 from pykraft.protocol.batch import read_header
 from pykraft.protocol.records import encode_control_batch
-from pykraft.sim.clients.admin import OperatorStation
 from pykraft.sim.facts.members import Electorate, VoterRequest, VoterRequests
+from pykraft.sim.faults.membership import OperatorStation
 from pykraft.sim.machine.ledger import Entry
 from pykraft.sim.machine.node import Process
 from pykraft.sim.run.world import World

@@ -14,7 +14,7 @@ from random import Random
 import pytest
 
 from pykraft.sim.faults.disk import PART_SYNC_ERROR, DiskFaults, SilentFaults, UnreadableFaults
-from pykraft.sim.machine.io_errors import (
+from pykraft.sim.machine.disk import (
     DISK_FULL,
     READ_ERROR,
     SNAPSHOT_UNREADABLE,

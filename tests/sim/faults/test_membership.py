@@ -1,16 +1,22 @@
-"""Each voter change is requested until it is done, and none leaves the quorum without a majority."""
+"""Each voter change is asked for until it is done, and none costs the quorum its majority; machines go for good."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 
+from pykraft.core.messages import AddVoterRequest, RemoveVoterRequest
+from pykraft.errors import ErrorCode
+from pykraft.host.ports import ConnectionId
+from pykraft.sim.facts.members import VoterRequest
 from pykraft.sim.faults.harm import Harm
-from pykraft.sim.faults.membership import MembershipFaults
+from pykraft.sim.faults.membership import MachineFaults, MembershipFaults, OperatorStation
 from pykraft.sim.run.world import World
-from pykraft.sim.scenario.scenario import ClusterSettings, MembershipSettings
+from pykraft.sim.scenario.scenario import MACHINES, ClusterSettings, MembershipSettings
 from pykraft.sim.scenario.settings import PORTS_APART, port_of
+from pykraft.types import ReplicaKey
 from tests.sim.worlds import THREE, calm_world, dynamic_world, harm_to, has_noted, led, led_world, run_for, run_until
 
 
@@ -146,3 +152,134 @@ def test_where_voters_never_change_nobody_waits_for_a_voter_set() -> None:
     world, _ = led_world()
     family, _ = family_of(world)
     assert not family.kinds["cut after voters"]()
+
+
+def test_a_voter_is_removed_and_added_and_the_operator_hears_of_it() -> None:
+    world, leader = led(dynamic_world(observers=1))
+    admin, heard = OperatorStation(world.facts, world.watch), list[VoterRequest]()
+    node = next(node for node in world.nodes.values() if node.process is not leader)
+    removal = admin.ask(leader, RemoveVoterRequest(voter=node.key), heard.append)
+    assert removal.is_open
+    run_until(world, lambda: bool(heard))
+    assert (removal.answer, removal.is_open) == (ErrorCode.NONE, False)
+    assert node not in world.facts.voters()
+    listeners = node.config.advertised_listeners
+    addition = AddVoterRequest(voter=node.key, listeners=listeners, timeout_ms=500)
+    admin.ask(leader, addition, heard.append)
+    run_until(world, lambda: len(heard) == 2)
+    assert heard[1].answer == ErrorCode.NONE
+    assert node in world.facts.voters()
+
+
+def test_a_refusal_is_an_answer() -> None:
+    world, leader = led(dynamic_world())
+    heard = list[VoterRequest]()
+    stranger = ReplicaKey(world.nodes[1].node_id, world.nodes[2].key.directory_id)
+    OperatorStation(world.facts, world.watch).ask(leader, RemoveVoterRequest(voter=stranger), heard.append)
+    run_until(world, lambda: bool(heard))
+    assert heard[0].answer == ErrorCode.VOTER_NOT_FOUND
+
+
+def test_what_is_asked_of_a_process_that_ends_is_over_without_an_answer() -> None:
+    world, leader = led(dynamic_world())
+    heard = list[VoterRequest]()
+    asked = OperatorStation(world.facts, world.watch).ask(
+        leader, RemoveVoterRequest(voter=world.nodes[leader.node_id].key), heard.append
+    )
+    world.nodes[leader.node_id].kill()
+    run_until(world, lambda: bool(heard))
+    assert heard == [asked]
+    assert (asked.answer, asked.is_open) == (None, False)
+
+
+def test_news_of_a_connection_that_is_over_is_none() -> None:
+    world = dynamic_world()
+    OperatorStation(world.facts, world.watch).closed(ConnectionId(99))
+
+
+(KIND,) = MACHINES
+
+
+def machines_world(voters: int = 1) -> World:
+    """A dynamic quorum with an observer; nobody decides on faults."""
+    scenario = replace(
+        THREE,
+        cluster=ClusterSettings(voters=(voters,), observers=(1,)),
+        membership=MembershipSettings(dynamic_probability=1),
+    )
+    return led(World(8, scenario=scenario))[0]
+
+
+def made(world: World) -> tuple[MachineFaults, Harm]:
+    harm = harm_to(world)
+    faults = MachineFaults(harm, MembershipFaults(harm))
+    faults.use_dice(Random(1))
+    return faults, harm
+
+
+def replaced(world: World, faults: MachineFaults) -> None:
+    """The next machine is replaced."""
+    assert faults._replace()
+    assert not faults._replace(), "one at a time"
+    run_until(world, lambda: not faults._is_busy, limit_us=10_000_000)
+
+
+def test_each_machine_is_replaced_twice_and_the_observer_follows() -> None:
+    world = machines_world()
+    world.users.begin()
+    faults, harm = made(world)
+    replaced(world, faults)
+    assert (world.facts.absent, [int(node.node_id) for node in world.facts.voters()]) == ({1}, [3])
+    replaced(world, faults)
+    assert (world.facts.absent, [int(node.node_id) for node in world.facts.voters()]) == ({1, 3}, [4])
+    assert not faults._replace(), "twice is enough"
+    assert harm.counts[KIND] == 2
+    observer = world.nodes[2]
+    observer.kill()
+    observer.start()
+    assert observer.process is not None
+    assert [endpoint.port for endpoint in observer.process.bootstrap] == [1]
+    run_until(world, lambda: observer.status is not None and observer.status.leader_id == 4)
+    goal = world.users.acknowledged + 20
+    run_until(world, lambda: world.users.acknowledged > goal and world.watch.ends[2] == max(world.watch.ends.values()))
+
+
+def test_the_last_machine_that_an_observer_knows_waits_for_it() -> None:
+    world = machines_world()
+    faults, _ = made(world)
+    assert faults._replace()
+    assert faults._switch_off()
+    assert world.facts.absent == {2}
+    assert not faults._switch_off(), "there is no other one"
+    world.restart(world.nodes[2])
+    assert world.nodes[2].process is None
+    run_until(world, lambda: [int(node.node_id) for node in world.facts.voters()] == [3])
+    run_for(world, 150_000)
+    assert world.nodes[1].process is not None
+    run_until(world, lambda: has_noted(world, "is gone for good"), limit_us=10_000_000)
+    assert world.facts.absent == {1}
+
+
+def test_an_observer_is_back_when_the_faults_end() -> None:
+    world = machines_world(voters=3)
+    faults, _ = made(world)
+    assert not faults._switch_off(), "no machine is replaced yet"
+    assert faults._replace()
+    assert faults._switch_off()
+    faults.stop()
+    assert not world.facts.absent
+    world.restart(world.nodes[4])
+    assert world.nodes[4].process is not None
+
+
+def test_decisions_do_both() -> None:
+    world = machines_world(voters=3)
+    faults, _ = made(world)
+    run_until(world, lambda: faults.kinds[KIND]() and bool(faults._away) and faults._is_busy)
+
+
+def test_static_quorums_stay() -> None:
+    for world in (led_world()[0], calm_world()):
+        faults, _ = made(world)
+        assert not faults._replace()
+        assert not faults._switch_off()

@@ -21,12 +21,11 @@ from pykraft.log.fs import make_directory
 from pykraft.log.lane import AppendBytes
 from pykraft.protocol.batch import read_header
 from pykraft.protocol.records import encode_batch, encode_control_batch
-from pykraft.sim.facts.application_state import ENTRY, Plain
 from pykraft.sim.facts.facts import Claims
-from pykraft.sim.facts.history import History, Operation
+from pykraft.sim.facts.history import ENTRY, History, Operation, Plain
 from pykraft.sim.facts.members import VoterRecord
 from pykraft.sim.facts.platter import DurableElection
-from pykraft.sim.facts.view import DOWN, View
+from pykraft.sim.invariants.invariant import DOWN, View
 from pykraft.sim.machine.disk import VirtualDisk
 from pykraft.sim.machine.ledger import Entry, Ledger
 from pykraft.sim.machine.spoken import LogEnd, VoteAsked

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from pykraft.core.state import SnapshotDownload
-from pykraft.sim.facts.view import DOWN
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.campaigns import (
     CampaignsOfLastResort,
@@ -18,6 +17,7 @@ from pykraft.sim.invariants.campaigns import (
     LivingLeaderIsFollowed,
     ReachedLeaderStays,
 )
+from pykraft.sim.invariants.invariant import DOWN
 from pykraft.sim.machine.spoken import Departure
 from pykraft.sim.scenario.scenario import DEFAULT, LinkSettings, QuorumSettings
 from pykraft.types import ReportKind

@@ -10,9 +10,8 @@ import pytest
 
 from pykraft.core.leader.progress import Progress, ReplicaProgress
 from pykraft.core.state import Leader
-from pykraft.sim.facts.view import View
 from pykraft.sim.invariants import ViolationError
-from pykraft.sim.invariants.invariant import KeptLeader
+from pykraft.sim.invariants.invariant import KeptLeader, View
 from pykraft.sim.invariants.leaders import (
     GoodbyesAreHeeded,
     LeaderIsDurableFirst,

@@ -13,10 +13,10 @@ from pykraft.config import RaftConfig
 from pykraft.core.effects import Report
 from pykraft.errors import CorruptionError
 from pykraft.host.ports import ConnectionId
-from pykraft.sim.facts.calm import LOOK_US
 from pykraft.sim.facts.facts import STRANGER_ID
 from pykraft.sim.facts.history import OperationOutcome
 from pykraft.sim.invariants import ViolationError
+from pykraft.sim.invariants.invariant import LOOK_US
 from pykraft.sim.invariants.liveness import (
     REQUESTS_MAX,
     SECOND_US,
@@ -40,8 +40,8 @@ from pykraft.sim.scenario.scenario import Scenario
 from pykraft.snapshot.files import checkpoint_path
 from pykraft.types import ReportKind
 from tests.core.replicas import follower
-from tests.sim.facts.test_calm import calm_world
 from tests.sim.invariants.fakes import node, report, snapshot_id, view, world
+from tests.sim.invariants.test_invariant import undisturbed
 
 # blameless: A connection closed because of its messages is found, unless a disk was lost or lied.
 PEER = report(ReportKind.PEER_CLOSED, 2)
@@ -86,7 +86,7 @@ def check(made: CalmQuorumCommits, where: Any, now_us: int) -> None:
 
 @pytest.mark.parametrize("leads", [False, True])
 def test_one_that_stands_still_is_found(leads: bool) -> None:
-    where = calm_world()
+    where = undisturbed()
     process = node(2, epoch=27, log_end_offset=1).process
     where.newest_leader = lambda: process if leads else None
     made = CalmQuorumCommits(where)

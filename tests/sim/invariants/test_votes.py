@@ -8,8 +8,8 @@ import pytest
 
 from pykraft.core.epoch_budget import EPOCHS_PER_DAY
 from pykraft.sim.facts.platter import DurableElection
-from pykraft.sim.facts.view import DOWN, View
 from pykraft.sim.invariants import ViolationError
+from pykraft.sim.invariants.invariant import DOWN, View
 from pykraft.sim.invariants.votes import (
     CandidateIsUpToDate,
     EpochBeginsWithCandidate,

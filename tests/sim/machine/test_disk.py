@@ -1,13 +1,9 @@
-"""The virtual disk never loses what was synced, and can lose each kind of unsynced change.
+"""The virtual disk never loses what was synced, can lose each kind of unsynced change, and fails as planned.
 
-Each test states one behaviour. Sources: POSIX ``fsync`` and ``rename``; Linux ``fsync(2)``, which says that the entry
-of a new file needs a sync of its directory; Pillai et al., All File Systems Are Not Created Equal (ALICE, OSDI 2014):
-no order between writes, and none between the entries of a directory; Rebello et al., Can Applications Recover from
-fsync Failures? (USENIX ATC 2020).
-
-The calls of the virtual disk: what they return, when they refuse, and what a failed or interrupted one leaves.
-
-Source: POSIX ``open``, ``pwrite``, ``rename``, ``unlink``; IRON File Systems (SOSP 2005).
+Each test states one behaviour. Sources: POSIX ``fsync``, ``rename``, ``open``, ``pwrite`` and ``unlink``; Linux
+``fsync(2)``, which says that the entry of a new file needs a sync of its directory; Pillai et al., All File Systems Are
+Not Created Equal (ALICE, OSDI 2014): no order between writes, and none between the entries of a directory; Rebello et
+al., Can Applications Recover from fsync Failures? (USENIX ATC 2020); IRON File Systems (SOSP 2005).
 """
 
 from __future__ import annotations
@@ -23,9 +19,19 @@ from hypothesis import strategies as st
 
 from pykraft.errors import StorageError
 from pykraft.log.fs import make_directory, write_atomically
-from pykraft.sim.machine.disk import PAGE_SIZE_BYTES, ROOT, Interrupted, VirtualDisk
-from pykraft.sim.machine.fate import ALL_KEPT, EXTREMES, DrawnFate
-from pykraft.sim.machine.io_errors import SYNC_ERROR, WRITE_ERROR
+from pykraft.sim.machine.disk import (
+    DISK_FULL,
+    PAGE_SIZE_BYTES,
+    READ_ERROR,
+    ROOT,
+    SYNC_ERROR,
+    WRITE_ERROR,
+    DiskError,
+    Interrupted,
+    IoErrors,
+    VirtualDisk,
+)
+from pykraft.sim.machine.inode import ALL_KEPT, EXTREMES, DrawnFate
 from pykraft.sim.scenario.scenario import Storage
 from tests.sim.machine.disks import DIRECTORY, PATH, SEEDS, disk, durably, fates, write, write_durably
 
@@ -464,3 +470,73 @@ def test_any_change_may_fail_and_has_then_not_happened(change: Callable[[Virtual
         change(made)
     assert made.listdir(DIRECTORY) == ["a"]
     assert made.read(PATH) == b"data"
+
+
+FILE = Path("/disk/file")
+
+
+def overwrite(io_errors: IoErrors) -> None:
+    io_errors.before_write(FILE, is_growth=False)
+
+
+def grow(io_errors: IoErrors) -> None:
+    io_errors.before_write(FILE, is_growth=True)
+
+
+def read(io_errors: IoErrors) -> None:
+    io_errors.before_read(FILE)
+
+
+def sync(io_errors: IoErrors) -> None:
+    io_errors.before_sync(FILE)
+
+
+ACTS = {READ_ERROR: read, WRITE_ERROR: overwrite, SYNC_ERROR: sync, DISK_FULL: grow}
+
+
+def test_only_the_files_that_are_concerned_fail() -> None:
+    io_errors = IoErrors()
+    io_errors.plan(SYNC_ERROR, 0, concerns=lambda path: path.name == "other")
+    sync(io_errors)
+    assert io_errors.is_planned
+    with pytest.raises(DiskError):
+        io_errors.before_sync(Path("/disk/other"))
+    io_errors.plan(SYNC_ERROR, 0)
+    with pytest.raises(DiskError):
+        sync(io_errors)
+    io_errors.mend()
+    io_errors.before_sync(Path("/disk/other"))
+    assert not io_errors.is_planned
+
+
+@pytest.mark.parametrize("kind", ACTS)
+def test_operations_fail_after_those_that_may_succeed_until_the_disk_is_mended(kind: str) -> None:
+    io_errors = IoErrors()
+    seen: list[str] = []
+    io_errors.on_error = seen.append
+    io_errors.plan(kind, 2)
+    for _ in range(2):
+        ACTS[kind](io_errors)
+    assert not seen
+    for _ in range(3):
+        with pytest.raises(DiskError, match=str(FILE)):
+            ACTS[kind](io_errors)
+    assert seen == [kind] * 3
+    io_errors.mend()
+    ACTS[kind](io_errors)
+
+
+def test_other_operations_succeed() -> None:
+    io_errors = IoErrors()
+    io_errors.plan(DISK_FULL, 0)
+    for act in (read, overwrite, sync):
+        act(io_errors)
+    with pytest.raises(DiskError, match="No space left"):
+        grow(io_errors)
+
+
+def test_a_stall_ends_when_the_disk_is_mended() -> None:
+    io_errors = IoErrors()
+    io_errors.stalled_until_us = 5
+    io_errors.mend()
+    assert io_errors.stalled_until_us == 0

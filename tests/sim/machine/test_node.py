@@ -16,8 +16,7 @@ from pykraft.protocol.messages import ApiKey
 from pykraft.rpc.connection import DialedConnection
 from pykraft.sim.facts.members import replace_disk
 from pykraft.sim.invariants import ViolationError
-from pykraft.sim.machine.disk import Interrupted
-from pykraft.sim.machine.io_errors import SYNC_ERROR
+from pykraft.sim.machine.disk import SYNC_ERROR, Interrupted
 from pykraft.sim.machine.node import Process, SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
 from pykraft.sim.run.world import World

@@ -32,11 +32,10 @@ from pykraft.errors import BufferFullError
 from pykraft.host.delivery import CommittedBatch, Registration
 from pykraft.host.producers import Committed, ProposalOutcome, Rejected
 from pykraft.host.snapshots.creation import Loader, NewSnapshot
-from pykraft.sim.facts.application_state import ApplicationState, Plain
 from pykraft.sim.facts.facts import Facts
-from pykraft.sim.facts.history import READ, WRITE, Operation, OperationOutcome, value_of
+from pykraft.sim.facts.history import READ, WRITE, ApplicationState, Operation, OperationOutcome, Plain, value_of
 from pykraft.sim.invariants.watch import Watch
-from pykraft.sim.machine.io_errors import SnapshotDiskError
+from pykraft.sim.machine.disk import SnapshotDiskError
 from pykraft.sim.machine.node import Process, SimulatedNode
 from pykraft.snapshot.reader import SnapshotReader
 from pykraft.types import Epoch, NodeId, Offset, OffsetAndEpoch

@@ -1,9 +1,26 @@
-"""What clients asked for, when, and what they were told: the input of oracles and of the linearizability checker.
+"""What clients asked for, when, and what they were told; whether an order explains it; and what a listener made of it.
 
 A value of the workload consists of a number and an action: it writes a register, or reads one through the log. The
 number determines the register. Invariant: an operation is answered at most once, and not before it was invoked.
 
-Source: Jepsen's histories (invoke, ok, fail, info); Herlihy and Wing 1990; KIP-98 (producer id, epoch and sequence).
+`check` is the search of Wing and Gong with Lowe's two improvements: calls that have taken effect are removed from a
+linked list of invocations and answers, and no state is visited twice with the same set of calls done. The caller checks
+histories of different registers one by one (locality). An open call, one whose answer is unknown, may take effect at
+any time after its invocation, or never. When the search reaches its bound the result is undecided, which is not a
+violation. An object is a function from a state and a call to the next state.
+
+`ApplicationState` depends only on the committed batches that the listener was given, or that a snapshot replaced. A
+snapshot names every one of these batches. So an oracle can tell which state a snapshot holds, and two replicas that
+take a snapshot at the same offset write the same records. `read_snapshot` shares only the reading of a batch with the
+program under test, which reads snapshots as a stream.
+
+| record | what it is |
+|---|---|
+| ``E``, base offset int64, end offset int64, epoch int32, CRC uint32 | one committed batch, in order |
+| ``R``, register uint8, number int64 | what a register holds |
+
+Source: Jepsen's histories (invoke, ok, fail, info); Herlihy and Wing, "Linearizability" (TOPLAS 1990); Wing and Gong,
+"Testing and verifying concurrent objects" (1993); Lowe, "Testing for linearizability" (2017); KIP-98; KIP-630.
 """
 
 from __future__ import annotations
@@ -12,12 +29,141 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import lru_cache
+from struct import Struct
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from pykraft.errors import ErrorCode
+from pykraft.errors import ErrorCode, ProtocolError, UsageError
+from pykraft.host.delivery import CommittedBatch
+from pykraft.protocol.batch import check_crc
 from pykraft.protocol.messages import ApiKey
+from pykraft.protocol.records import decode_control, decode_values, read_header
 from pykraft.protocol.schema import Body
-from pykraft.sim.facts.linearizability import NEVER_US, ObjectCall
+from pykraft.sim.machine.ledger import Entry
 from pykraft.sim.machine.node import Process
+from pykraft.types import ControlRecord, KRaftVoters, SnapshotFooter, SnapshotHeader, VoterSet
+
+NEVER_US = 2**63 - 1
+"""Time of the answer of an open call."""
+STEPS_MAX = 200_000
+"""Bound on the steps of one search; the history of a world takes a few steps per call."""
+
+ObjectState: TypeAlias = int
+Object: TypeAlias = Callable[[ObjectState, tuple[Any, ...]], ObjectState | None]
+"""Returns the state after a call, or None when the call cannot take effect in this state. States begin at 0."""
+
+
+class ObjectCall(NamedTuple):
+    """One operation: when it was invoked and answered (`NEVER_US`: open), and what it did."""
+
+    invoked_us: int
+    answered_us: int
+    what: tuple[Any, ...]
+
+
+class SearchVerdict(Enum):
+    """The result of a search."""
+
+    LINEARIZABLE = auto()
+    NOT_LINEARIZABLE = auto()
+    UNDECIDED = auto()
+    """The search reached its bound."""
+
+
+def register(state: ObjectState, what: tuple[Any, ...]) -> ObjectState | None:
+    """A register that holds a number: ``("write", n)`` sets it, ``("read", n)`` reads n from it."""
+    kind, number = what
+    if kind == "write":
+        return int(number)
+    return state if state == number else None
+
+
+def offsets(state: ObjectState, what: tuple[Any, ...]) -> ObjectState | None:
+    """A log that grows: ``("append", base offset, end offset)`` takes effect at or after the former end."""
+    _, base_offset, end_offset = what
+    return int(end_offset) if base_offset >= state else None
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    """An invocation or an answer of a call that has not taken effect; ``answer`` is None in an answer."""
+
+    number: int
+    what: tuple[Any, ...]
+    answer: _Entry | None = None
+    is_open: bool = False
+    before: _Entry | None = None
+    after: _Entry | None = None
+
+    def take_out(self) -> None:
+        """Remove the invocation and its answer from the list."""
+        for entry in (self, self.answer):
+            assert entry is not None
+            assert entry.before is not None
+            entry.before.after = entry.after
+            if entry.after is not None:
+                entry.after.before = entry.before
+
+    def put_back(self) -> None:
+        """Put both back; calls must be in the reverse order of `take_out`."""
+        for entry in (self.answer, self):
+            assert entry is not None
+            assert entry.before is not None
+            entry.before.after = entry
+            if entry.after is not None:
+                entry.after.before = entry
+
+
+def check(calls: Sequence[ObjectCall], behaves: Object, *, steps_max: int = STEPS_MAX) -> SearchVerdict:
+    """Look for an order in which each call takes effect between its invocation and its answer.
+
+    1. Try the invocations before the first answer, one after the other; 2. one that the object allows takes effect,
+    unless that was tried; 3. at an answer whose call has not taken effect, the last one is taken back.
+    """
+    head = _listed(calls)
+    certain = sum(call.answered_us < NEVER_US for call in calls)
+    taken: list[tuple[_Entry, ObjectState]] = []
+    tried: set[tuple[int, ObjectState]] = set()
+    behind, state, done = 0, 0, 0
+    entry = head.after
+    for _ in range(steps_max):
+        if done == certain or entry is None:
+            return SearchVerdict.LINEARIZABLE
+        if entry.answer is not None:
+            following = behaves(state, entry.what)
+            mark = behind | 1 << entry.number
+            if following is not None and (mark, following) not in tried:
+                tried.add((mark, following))
+                taken.append((entry, state))
+                behind, state = mark, following
+                done += not entry.is_open
+                entry.take_out()
+                entry = head.after
+            else:
+                entry = entry.after
+            continue
+        if not taken:
+            return SearchVerdict.NOT_LINEARIZABLE
+        last, state = taken.pop()
+        behind &= ~(1 << last.number)
+        done -= not last.is_open
+        last.put_back()
+        entry = last.after
+    return SearchVerdict.UNDECIDED
+
+
+def _listed(calls: Sequence[ObjectCall]) -> _Entry:
+    moments: list[tuple[int, int, int, _Entry]] = []
+    for number, call in enumerate(calls):
+        assert call.invoked_us <= call.answered_us, "an answer comes after its question"
+        answer = _Entry(number, call.what)
+        invocation = _Entry(number, call.what, answer, call.answered_us == NEVER_US)
+        moments += [(call.invoked_us, 0, number, invocation), (call.answered_us, 1, number, answer)]
+    head = last = _Entry(-1, ())
+    for *_, entry in sorted(moments, key=lambda moment: moment[:3]):
+        entry.before, last.after = last, entry
+        last = entry
+    return head
 
 
 class VisitQuestion(Enum):
@@ -214,3 +360,93 @@ class IssuedId:
 
     node_id: int
     producer_id: int
+
+
+ENTRY: Final = Struct(">cqqiI")
+REGISTER: Final = Struct(">cBq")
+
+
+class ApplicationState:
+    """Registers and, if the state goes into snapshots, the batches."""
+
+    def __init__(self, *, keeps_entries: bool) -> None:
+        self.registers = Registers()
+        self.entries: list[Entry] = []
+        self._keeps_entries = keeps_entries
+
+    def note(self, batch: CommittedBatch) -> None:
+        """Add a batch to the state; its values are applied to the registers separately."""
+        if self._keeps_entries:
+            self.entries.append(Entry.of(read_header(batch.data)))
+
+    def records(self) -> list[bytes]:
+        """The records of a snapshot of the present state."""
+        found = [ENTRY.pack(b"E", each.base_offset, each.end_offset, each.epoch, each.crc) for each in self.entries]
+        return found + [REGISTER.pack(b"R", key, number) for key, number in self.registers.numbers()]
+
+    @classmethod
+    def of(cls, records: Iterable[bytes]) -> ApplicationState:
+        """Read a state from the records of a snapshot. Errors: UsageError for any other record."""
+        state = cls(keeps_entries=True)
+        for record in records:
+            if record[:1] == b"E" and len(record) == ENTRY.size:
+                state.entries.append(Entry(*ENTRY.unpack(record)[1:]))
+            elif record[:1] == b"R" and len(record) == REGISTER.size:
+                state.registers.put(*REGISTER.unpack(record)[1:])
+            else:
+                raise UsageError(f"{record!r} is no record of a snapshot of the simulated application")
+        return state
+
+
+class Plain:
+    """A serde of records that are already bytes."""
+
+    def serialize(self, record: bytes) -> bytes:
+        """See `pykraft.snapshot.writer.Serializer`."""
+        return record
+
+    def deserialize(self, data: bytes) -> bytes:
+        """See `pykraft.snapshot.reader.Deserializer`."""
+        return data
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotContent:
+    """``is_whole``: begins with a header and ends with a footer; ``epoch`` is that of all batches."""
+
+    state: ApplicationState
+    epoch: int
+    is_whole: bool
+    voters: VoterSet | None = None
+    """The voter set in it; None without one."""
+
+
+@lru_cache(maxsize=64)
+def read_snapshot(content: bytes) -> SnapshotContent | None:
+    """Decode a snapshot; None unless the bytes are sound batches of one epoch without a gap."""
+    values: list[bytes] = []
+    controls: list[ControlRecord] = []
+    epochs: set[int] = set()
+    position = next_offset = 0
+    try:
+        while position < len(content):
+            header = read_header(content, position)
+            check_crc(content, position, header)
+            if header.base_offset != next_offset:
+                return None
+            batch = content[position : position + header.size_bytes]
+            if header.is_control:
+                controls += decode_control(batch)
+            else:
+                values += decode_values(batch)
+            epochs.add(header.epoch)
+            position, next_offset = position + header.size_bytes, header.end_offset
+        state = ApplicationState.of(values)
+    except (ProtocolError, UsageError):
+        return None
+    if len(epochs) != 1:
+        return None
+    kinds = [type(record) for record in controls]
+    voters = next((record.voters for record in controls if isinstance(record, KRaftVoters)), None)
+    is_whole = kinds[:1] == [SnapshotHeader] and kinds[-1:] == [SnapshotFooter]
+    return SnapshotContent(state=state, epoch=epochs.pop(), is_whole=is_whole, voters=voters)

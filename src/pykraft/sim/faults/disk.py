@@ -29,8 +29,7 @@ from pykraft.protocol.batch import scan
 from pykraft.sim.facts.platter import LOG_SUFFIX, is_last_witness
 from pykraft.sim.faults.harm import RECOVERING, Family, Harm
 from pykraft.sim.faults.wipe import is_replica_of_its_own
-from pykraft.sim.machine.inode import PAGE_SIZE_BYTES, Inode
-from pykraft.sim.machine.io_errors import (
+from pykraft.sim.machine.disk import (
     DISK_FULL,
     NO_SNAPSHOT_ROOM,
     READ_ERROR,
@@ -38,6 +37,7 @@ from pykraft.sim.machine.io_errors import (
     SYNC_ERROR,
     WRITE_ERROR,
 )
+from pykraft.sim.machine.inode import PAGE_SIZE_BYTES, Inode
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.snapshot.files import BOOTSTRAP_ID, FileKind, checkpoint_path, parse_snapshot_file
 

@@ -19,11 +19,9 @@ from functools import partial
 from random import Random
 
 from pykraft.sim.faults.disk import DiskFaults, SilentFaults, UnreadableFaults
-from pykraft.sim.faults.flipped import FlippedFaults
-from pykraft.sim.faults.forged import ForgedFaults
+from pykraft.sim.faults.forged import FlippedFaults, ForgedFaults
 from pykraft.sim.faults.harm import Act, Arena, Family, Harm
-from pykraft.sim.faults.machines import MachineFaults
-from pykraft.sim.faults.membership import MembershipFaults
+from pykraft.sim.faults.membership import MachineFaults, MembershipFaults
 from pykraft.sim.faults.network import NetworkFaults
 from pykraft.sim.faults.process import ClockFaults, ProcessFaults, SnapshotFaults, VersionFaults
 from pykraft.sim.faults.stranger import StrangerFaults

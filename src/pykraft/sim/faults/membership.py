@@ -13,26 +13,99 @@ that can be reached.
 - *moved voter*: a voter starts at another address, and tells its leader.
 - *cut after voters*: a leader is cut off right after it has appended a voter set.
 - *upgrade*: kraft.version goes from 0 to 1, and the configured voters into the log.
+- *replaced machine*: a new machine joins, the old one is removed, and goes for good when nothing depends on it any more
+  (`_may_go`); all machines twice, one by one, while observers know the first list only (`Members.first_list_only`).
+  An observer that was off while every voter of its log was replaced can find nobody: no protocol can promise more. So
+  the last of them waits until the log of each observer names another one; then every observer gets everything
+  (`Healing`).
 
 A node with ``controller.quorum.auto.join.enable`` joins without an operator, and comes back after a removal.
 
-Source: KIP-853, KIP-1186; Kafka's ``RaftEventSimulationTest`` has none of this.
+Source: KIP-853 (``kafka-metadata-quorum add-controller``, ``remove-controller``), KIP-1186; ours (ADR 048).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from pykraft.core.messages import AddVoterRequest, RemoveVoterRequest
+from pykraft.core.messages import AddVoterRequest, ChangeVoterResponse, RemoveVoterRequest
 from pykraft.errors import ErrorCode
-from pykraft.sim.clients.admin import OperatorStation
+from pykraft.host.ports import ConnectionId
+from pykraft.protocol.frame import frame as framed
+from pykraft.rpc import codec
+from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.members import VoterRequest, replace_disk
 from pykraft.sim.faults.harm import Family, Harm
+from pykraft.sim.invariants.watch import Watch
 from pykraft.sim.machine.node import Process, SimulatedNode
-from pykraft.sim.scenario.settings import moved
+from pykraft.sim.scenario.scenario import MACHINES
+from pykraft.sim.scenario.settings import LISTENER, moved, rpc_context
 from pykraft.types import ReplicaKey, VoterSet
+
+_VERSIONS: Final[Mapping[type[AddVoterRequest | RemoveVoterRequest], int]] = {AddVoterRequest: 1, RemoveVoterRequest: 0}
+
+
+class OperatorStation:
+    """Asks the leader over the network, as any client would; it is not a node.
+
+    No fault cuts its connections, but they break with the process at the other end. A paused process may carry one
+    out when nobody waits any more. So a request is open until it is answered, or its process has ended.
+    """
+
+    node_id = 0
+    port = 0
+
+    def __init__(self, facts: Facts, watch: Watch) -> None:
+        self._facts = facts
+        self._watch = watch
+        self._asked: dict[ConnectionId, VoterRequest] = {}
+        self._context = rpc_context(next(iter(facts.nodes.values())).config)
+        facts.network.attach(self)
+
+    def ask(
+        self, process: Process, message: AddVoterRequest | RemoveVoterRequest, then: Callable[[VoterRequest], None]
+    ) -> VoterRequest:
+        """Send a request to this process; ``then`` is called with the answer, or when the connection breaks."""
+        asked = VoterRequest(message=message, process=process, then=then, since=self._facts.committed.end_offset)
+        endpoint = self._facts.nodes[process.node_id].config.advertised_listeners.get(LISTENER)
+        assert endpoint is not None
+        self._asked[self._facts.network.dial(self, endpoint)] = asked
+        return asked
+
+    def accepted(self, connection: ConnectionId) -> None:
+        """Never called: nobody dials an operator."""
+        raise AssertionError(f"somebody dials the operator: {connection}")
+
+    def connected(self, connection: ConnectionId) -> None:
+        """Send the request."""
+        asked = self._asked[connection]
+        self._watch.asked(asked)
+        message = asked.message
+        request = codec.encode_request(message, _VERSIONS[type(message)], 1, "operator", self._context)
+        self._facts.network.send(connection, framed(request))
+
+    def closed(self, connection: ConnectionId, *, is_refused: bool = False) -> None:
+        """The connection broke: nobody will know whether the request was carried out."""
+        del is_refused
+        asked = self._asked.pop(connection, None)
+        if asked is not None:
+            self._watch.answered(asked)
+            asked.then(asked)
+
+    def received(self, connection: ConnectionId, frame: bytes) -> None:
+        """The answer arrived."""
+        asked = self._asked.pop(connection)
+        key, version = codec.api_key_of(asked.message), _VERSIONS[type(asked.message)]
+        answer = codec.decode_answer(key, version, frame, self._context).message
+        assert isinstance(answer, ChangeVoterResponse), f"the operator is answered {answer}"
+        asked.answer = ErrorCode(answer.error)
+        self._watch.trace.absorb(frame)
+        self._facts.network.close(connection)
+        self._watch.answered(asked)
+        asked.then(asked)
+
 
 RETRY_US: Final = 150_000
 CORRECTION_US: Final = 1_000_000
@@ -274,3 +347,98 @@ class MembershipFaults(Family):
         """True when every voter set that counts either knows the directory id of this node or lacks the node."""
         entries = (voters.get(node.node_id) for voters in self._harm.facts.members.in_force())
         return all(entry is None or entry.key.directory_id is not None for entry in entries)
+
+
+ROUNDS: Final = 2
+AWAY_PROBABILITY: Final = 0.2
+AWAY_US: Final = (200_000, 5_000_000)
+
+
+class MachineFaults(Family):
+    """The one kind of this family."""
+
+    def __init__(self, harm: Harm, membership: MembershipFaults) -> None:
+        super().__init__(harm)
+        self._membership = membership
+        self._rounds = 0
+        self._old: list[SimulatedNode] = []
+        """Machines that are still to be replaced in this round."""
+        self._is_busy = False
+        self._away: set[int] = set()
+        """Observers that are switched off."""
+        (self._kind,) = MACHINES
+        self.kinds = {self._kind: self._act}
+
+    def stop(self) -> None:
+        """Let observers come back that are switched off; machines that are to be replaced stay."""
+        self._harm.facts.absent.difference_update(self._away)
+
+    def _act(self) -> bool:
+        is_away = self._rng.random() < AWAY_PROBABILITY
+        return self._switch_off() if is_away else self._replace()
+
+    def _switch_off(self) -> bool:
+        """The observer ends in one of two ways, and does not start before it is switched on again."""
+        facts = self._harm.facts
+        found = [facts.nodes[node_id] for node_id in sorted(facts.members.first_list_only - self._away)]
+        if not found:
+            return False
+        node = self._rng.choice(found)
+        self._away.add(int(node.node_id))
+        self._end(node, "is switched off")
+        self._harm.later(self._rng.randint(*AWAY_US), lambda: self._switch_on(node))
+        return True
+
+    def _switch_on(self, node: SimulatedNode) -> None:
+        self._away.discard(int(node.node_id))
+        self._harm.facts.absent.discard(int(node.node_id))
+        self._harm.world.restart(node)
+
+    def _replace(self) -> bool:
+        """Begin to replace a machine, one at a time; a second round replaces the machines of the first one."""
+        world, facts = self._harm.world, self._harm.facts
+        if self._is_busy or not facts.members.is_at_level_one:
+            return False
+        if not self._old and self._rounds < ROUNDS:
+            if not self._rounds:
+                facts.members.let_observers_know_first_list()
+            self._rounds += 1
+            voters = facts.voters()
+            self._old = self._rng.sample(voters, len(voters))
+        if not self._old:
+            return False
+        old, new = self._old.pop(), world.newcomer()
+        self._is_busy = True
+        self._harm.note(new, f"is to replace machine {old.node_id}")
+
+        def is_voter() -> None:
+            # 2. Only now, so that the quorum never has a voter less than before.
+            self._membership.remove("removal", old, old.key, lambda: self._go(old))
+
+        # 1. The leader refuses to add it before it has caught up, and is asked again.
+        new.start()
+        self._membership.add("new voter", new, is_voter)
+        return True
+
+    def _go(self, old: SimulatedNode) -> None:
+        # 3. Until then it runs on as an observer.
+        if not self._may_go(old):
+            self._harm.later(RETRY_US, lambda: self._go(old))
+            return
+        self._harm.happened(self._kind, old)
+        self._end(old, "is gone for good")
+        self._is_busy = False
+
+    def _may_go(self, old: SimulatedNode) -> bool:
+        """Whether each voter set keeps its majority, and each observer somebody to ask."""
+        facts = self._harm.facts
+        observers = [facts.nodes[node_id] for node_id in facts.members.first_list_only]
+        return facts.atlas.may_damage(old) and all(facts.members.knows_a_voter(each, without=old) for each in observers)
+
+    def _end(self, node: SimulatedNode, text: str) -> None:
+        self._harm.note(node, text)
+        self._harm.facts.absent.add(int(node.node_id))
+        if self._rng.random() < 1 / 2:
+            node.kill()
+        else:
+            node.lose_power()

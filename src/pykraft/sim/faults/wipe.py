@@ -47,8 +47,7 @@ from pykraft.sim.facts.platter import is_last_witness, is_unproven
 from pykraft.sim.faults.harm import Family, Harm
 from pykraft.sim.faults.process import kill_first_start
 from pykraft.sim.machine.disk import Tree
-from pykraft.sim.machine.fate import ALL_KEPT
-from pykraft.sim.machine.inode import Directory, Inode
+from pykraft.sim.machine.inode import ALL_KEPT, Directory, Inode
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.scenario.scenario import BACKUPS
 from pykraft.snapshot.files import parse_snapshot_file

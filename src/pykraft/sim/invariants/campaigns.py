@@ -9,8 +9,7 @@ from typing import Final, NamedTuple
 from pykraft.core.election import EARLY_BACKOFFS
 from pykraft.core.never_leads import TIMEOUTS_MAX
 from pykraft.core.state import Follower
-from pykraft.sim.facts.view import dialed_id
-from pykraft.sim.invariants.invariant import Invariant, KeptLeader, Report, SimulatedNode, View
+from pykraft.sim.invariants.invariant import Invariant, KeptLeader, Report, SimulatedNode, View, dialed_id
 from pykraft.sim.machine.node import Process
 from pykraft.sim.scenario.scenario import KINDS
 from pykraft.types import Listeners, ReportKind

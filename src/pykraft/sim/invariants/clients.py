@@ -14,9 +14,16 @@ from pykraft.log.lane import AppendBytes
 from pykraft.protocol.batch import scan
 from pykraft.protocol.records import read_header
 from pykraft.protocol.schema import Body
-from pykraft.sim.facts.calm import transfer_us
-from pykraft.sim.facts.history import OperationOutcome, VisitQuestion, offset_calls, register_calls
-from pykraft.sim.facts.linearizability import SearchVerdict, check, offsets, register
+from pykraft.sim.facts.history import (
+    OperationOutcome,
+    SearchVerdict,
+    VisitQuestion,
+    check,
+    offset_calls,
+    offsets,
+    register,
+    register_calls,
+)
 from pykraft.sim.invariants.invariant import (
     CommittedBatch,
     Invariant,
@@ -28,6 +35,7 @@ from pykraft.sim.invariants.invariant import (
     Spoken,
     View,
     Visit,
+    transfer_us,
 )
 from pykraft.sim.machine.node import Process
 from pykraft.types import NodeId
@@ -164,7 +172,7 @@ class Linearizable(Invariant):
     without a certain answer may have happened at any later time, or never.
 
     Source: Herlihy and Wing 1990; Wing and Gong 1993; Lowe 2017 (the checker is
-    `pykraft.sim.facts.linearizability`).
+    `pykraft.sim.facts.history`).
     """
 
     def ended(self) -> None:

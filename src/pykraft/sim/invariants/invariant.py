@@ -1,32 +1,175 @@
 """The base of all oracles: it is told what happens, and raises an error when that must not happen.
 
 An oracle reads hosts and disks and remembers what it needs; it never changes the world. It is called at the moment of
-each event, and for most events only when something changed, so watching a world costs little. Oracles do not depend on
-each other: any of them can watch a world alone. They find here the types of what their hooks are given.
+each event, and for most events only when a node's `View` changed, so watching a world costs little. Oracles do not
+depend on each other: any of them can watch a world alone. They find here the types of what their hooks are given.
 
-Source: Kafka ``RaftEventSimulationTest.Invariant``; openraft ``tests-turmoil``; KIP-996.
+Oracles of liveness apply their bounds only in a `Calm`: every link works at its usual speed and, in each voter set in
+force, a majority runs, undamaged, on disks that answer. Any fault ends a calm; the next one begins when it is over.
+
+Source: Kafka ``RaftEventSimulationTest.Invariant``, ``QuorumState``; openraft ``tests-turmoil``; KIP-996; TigerBeetle's
+liveness mode, where a core of replicas is healthy for good.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import ClassVar, Final, NamedTuple
 
 from pykraft.core.effects import Report
 from pykraft.core.quorum import majority_of
+from pykraft.core.state import Follower
+from pykraft.core.status import RESIGNED
 from pykraft.errors import StorageError
 from pykraft.host.delivery import CommittedBatch
 from pykraft.log.lane import Job
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.history import IssuedId, Operation, ProducerAnswer, Visit
 from pykraft.sim.facts.members import VoterRecord, VoterRequest
-from pykraft.sim.facts.view import View
+from pykraft.sim.facts.platter import DurableElection
 from pykraft.sim.invariants.violation import ViolationError
 from pykraft.sim.machine.disk import Interrupted
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
-from pykraft.types import OffsetAndEpoch, VoterSet
+from pykraft.sim.scenario.scenario import KINDS, Scenario
+from pykraft.sim.scenario.settings import LISTENER, node_at
+from pykraft.types import OffsetAndEpoch, Voter, VoterSet
+
+LOOK_US: Final = 25_000
+"""Interval between two looks at the whole world, which cost time; a bound may be off by this much."""
+TRANSFERS: Final = 4
+"""A leader sends a batch to several voters at a time, and each send may wait for as many bytes before it."""
+RECORD_OVERHEAD_BYTES: Final = 100
+
+
+def transfer_us(scenario: Scenario, byte_us: int) -> int:
+    """How long links may take for one proposal or one whole answer, when each byte takes this long."""
+    work = scenario.work
+    proposed_bytes = work.values_max * (work.value_size_bytes_max + RECORD_OVERHEAD_BYTES) * work.proposals_max
+    largest_bytes = max(proposed_bytes, *scenario.quorum.fetch_size_bytes_max)
+    return TRANSFERS * largest_bytes * byte_us
+
+
+class Calm:
+    """Measures the present calm for one oracle, at most once per `LOOK_US`."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._since_us: int | None = None
+        self._next_us = 0
+        self._faults = 0
+
+    def is_due(self) -> bool:
+        """True when it is time for another look."""
+        now_us = self._facts.clock.now_us
+        if now_us < self._next_us:
+            return False
+        self._next_us = now_us + LOOK_US
+        return True
+
+    def lasts_us(self) -> int:
+        """How long the present calm has lasted; 0 when the world is not calm."""
+        now_us, counts = self._facts.clock.now_us, self._facts.counts
+        faults = sum(counts[kind] for kind in KINDS)
+        if faults != self._faults or not self._is_calm():
+            self._faults, self._since_us = faults, None
+        elif self._since_us is None:
+            self._since_us = now_us
+        return 0 if self._since_us is None else now_us - self._since_us
+
+    def _is_calm(self) -> bool:
+        facts = self._facts
+        if facts.claims.is_posing:
+            return False  # Its followers cannot tell it from the real voter, so they may stay with it.
+        return facts.network.is_usual and all(self._has_majority(voters) for voters in facts.members.in_force())
+
+    def _has_majority(self, voters: VoterSet) -> bool:
+        sound = sum(self._is_sound(voter) for voter in voters.voters)
+        return sound >= majority_of(len(voters))
+
+    def _is_sound(self, voter: Voter) -> bool:
+        node = self._facts.nodes[int(voter.key.id)]
+        process = node.process
+        return (
+            process is not None
+            and not process.is_paused
+            and not node.is_damaged
+            and node.disk.io_errors.stalled_until_us <= self._facts.clock.now_us
+            and voter.key.matches(node.key)
+            and voter.listeners == node.config.advertised_listeners
+        )
+
+
+DOWN = "down"
+
+
+class View(NamedTuple):
+    """``role`` is ``down`` when no process runs; most of the other fields are then empty."""
+
+    role: str
+    epoch: int
+    leader_id: int | None
+    high_watermark: int | None
+    """For a leader that resigned, the high watermark that it had."""
+    has_fetched: bool
+    """True for a follower that has fetched from its leader: it denies pre-votes."""
+    is_settled: bool
+    """True when no storage job is under way, so memory and disk must agree."""
+    disk: DurableElection
+    log_start_offset: int = 0
+    snapshots: tuple[OffsetAndEpoch, ...] = ()
+    """Snapshots that the host knows to be whole and durable, oldest first."""
+    voters: VoterSet = VoterSet()
+    """The voter set that the node uses."""
+
+    @property
+    def is_up(self) -> bool:
+        """True when a process runs."""
+        return self.role != DOWN
+
+    @property
+    def leads(self) -> bool:
+        """True for a leader; false for one that resigned."""
+        return self.role == "leader"
+
+    @property
+    def has_led(self) -> bool:
+        """True for a leader and for one that resigned, which may have committed in the same event."""
+        return self.role in {"leader", "resigned"}
+
+    @property
+    def is_prospective(self) -> bool:
+        """True while the node asks for pre-votes, whether or not it has voted in its epoch."""
+        return self.role.startswith("prospective")
+
+
+def view_of(node: SimulatedNode, disk: DurableElection) -> View:
+    """The view of a node; ``disk`` is its durable election state."""
+    process = node.process
+    if process is None or process.host.raft is None:
+        return View(DOWN, 0, None, None, has_fetched=False, is_settled=False, disk=disk)
+    raft = process.host.raft
+    status, state = raft.status, raft.state
+    return View(
+        status.role,
+        status.epoch,
+        status.leader_id,
+        status.committed_end_offset or None if status.role == RESIGNED else status.high_watermark,
+        isinstance(state, Follower) and state.has_fetched,
+        process.ordered.is_idle,
+        disk,
+        status.log_start_offset,
+        raft.log.snapshots,
+        status.voters,
+    )
+
+
+def dialed_id(follower: Follower) -> int:
+    """Id of the node at the port where a follower dials its leader: a stranger may pose as the leader."""
+    endpoint = follower.leader_listeners.get(LISTENER)
+    return int(follower.leader_id) if endpoint is None else node_at(endpoint.port)
+
 
 __all__ = [
     "CommittedBatch",

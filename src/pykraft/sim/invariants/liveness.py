@@ -11,10 +11,19 @@ from pykraft.core.effects import EnterQuarantine, InstallSnapshot
 from pykraft.core.state import Follower
 from pykraft.errors import CorruptionError, ReadError
 from pykraft.log.paths import LOG
-from pykraft.sim.facts.calm import Calm, transfer_us
 from pykraft.sim.facts.facts import STRANGER_ID
 from pykraft.sim.facts.history import OperationOutcome
-from pykraft.sim.invariants.invariant import Invariant, Job, Operation, Report, SimulatedNode, Spoken, View
+from pykraft.sim.invariants.invariant import (
+    Calm,
+    Invariant,
+    Job,
+    Operation,
+    Report,
+    SimulatedNode,
+    Spoken,
+    View,
+    transfer_us,
+)
 from pykraft.sim.scenario.scenario import FORGED, KINDS
 from pykraft.snapshot.files import parse_snapshot_file
 from pykraft.types import ReportKind

@@ -9,7 +9,7 @@ from typing import Final
 
 from pykraft.core.effects import InstallSnapshot, MoveLogStart
 from pykraft.host.snapshots.files import PAUSES_MAX
-from pykraft.sim.facts.application_state import read_snapshot
+from pykraft.sim.facts.history import read_snapshot
 from pykraft.sim.invariants.invariant import (
     CommittedBatch,
     Invariant,

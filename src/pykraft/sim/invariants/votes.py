@@ -6,8 +6,7 @@ from collections import defaultdict
 
 from pykraft.core.epoch_budget import EPOCHS_PER_DAY
 from pykraft.core.quorum import majority_of
-from pykraft.sim.facts.view import DOWN
-from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, Spoken, View
+from pykraft.sim.invariants.invariant import DOWN, Invariant, SimulatedNode, Spoken, View
 from pykraft.sim.machine.spoken import LogEnd
 from pykraft.types import ReplicaKey
 

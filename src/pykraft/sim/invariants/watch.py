@@ -21,8 +21,7 @@ from pykraft.protocol.records import decode_values, read_header
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.members import VoterRecord
 from pykraft.sim.facts.platter import LOG_SUFFIX, DurableElection
-from pykraft.sim.facts.view import DOWN, View, view_of
-from pykraft.sim.invariants.invariant import Invariant
+from pykraft.sim.invariants.invariant import DOWN, Invariant, View, view_of
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.trace import Trace
 
