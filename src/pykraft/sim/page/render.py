@@ -257,8 +257,10 @@ def _of_oracle(name: str) -> tuple[str, str, str]:
     oracle = next((kind for kind in ALL if kind.__name__ == name), None)
     if oracle is None:
         return _UNKNOWN
-    told, _, source = (inspect.getdoc(sys.modules[oracle.__module__]) or "").partition(SOURCE)
-    return _plain(inspect.getdoc(oracle) or ""), _plain(told), _plain(source)
+    text, _, source = (inspect.getdoc(oracle) or "").partition(SOURCE)
+    rule, _, why = text.partition("\n\n")
+    # A rule that needs no reason of its own stands under the subject of its module.
+    return _plain(rule), _plain(why or inspect.getdoc(sys.modules[oracle.__module__]) or ""), _plain(source)
 
 
 def _plain(text: str) -> str:
