@@ -15,7 +15,7 @@ from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.types import NO_LISTENERS, Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
 from tests.host.fakes import CLUSTER_ID, LISTENER, config
-from tests.protocol.test_golden_frames import OURS, file_id, load, unframed
+from tests.protocol.test_api import OURS, file_id, load, unframed
 
 GOLDEN = [path for path in OURS if "DescribeCluster" in path.name]
 

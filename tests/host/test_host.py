@@ -1,25 +1,41 @@
 """Three hosts, and sometimes one: elections, replication, cuts, crashes and malformed messages.
 
-Source: Kafka's ``KafkaRaftClient`` and ``KafkaRaftClientDriver``; KIP-595.
+Observers with and without an id: they follow and do nothing else.
+
+An exhausted epoch is repaired as docs/server.md says: stop all nodes, edit one file on each, start them.
+
+The size of one Fetch answer: what the request allows, at least one batch, and whole batches only.
+
+Source: Kafka's ``KafkaRaftClient`` and ``KafkaRaftClientDriver``; KIP-595; KIP-595 (voters and observers); Kafka's
+``QuorumState`` (a replica without an id observes); ours (ADR 029); KIP-74 (the first batch comes whole); KIP-595
+§Fetch.
 """
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import pytest
 
+from pykraft.core.messages import FetchRequest, FetchResponse
 from pykraft.errors import BufferFullError, NotLeaderError, UsageError
 from pykraft.host import producers
 from pykraft.host.host import Host
 from pykraft.host.ports import ConnectionId
 from pykraft.host.producers import Committed, OutcomeUnknown, ProposalOutcome, Rejected
+from pykraft.log.fs import write_atomically
 from pykraft.log.lane import AppendBytes
+from pykraft.log.small_files.quorum_state import CHECK_NAME, FILE_NAME
 from pykraft.protocol.api import ApiKey, encode_request
-from pykraft.types import Epoch, Offset
+from pykraft.protocol.batch import scan
+from pykraft.rpc import codec
+from pykraft.types import EPOCH_MAX, Epoch, NodeId, Offset
 from tests.disks import ScriptedDisk
 from tests.host.cluster import Cluster, Machine
-from tests.host.fakes import LISTENER, FakeListener, FakePorts
+from tests.host.fakes import CONTEXT, LISTENER, FakeListener, FakePorts, config
 
 
 def committed(outcomes: list[ProposalOutcome]) -> Committed:
@@ -393,3 +409,146 @@ def test_what_recovery_found_is_reported() -> None:
     node.fs.write(segment, node.log_bytes() + b"torn")
     node.start()
     assert any("torn tail" in text for text in node.reports)
+
+
+@pytest.mark.conformance(37, 53)
+@pytest.mark.parametrize("node_id", [NodeId(4), None])
+def test_an_observer_with_or_without_an_id_follows_and_never_campaigns(node_id: NodeId | None) -> None:
+    cluster = Cluster()
+    leader = cluster.leader()
+    observer = cluster.add(4, replace(config(4), node_id=node_id))
+    leader.propose(b"seen")
+    cluster.run_until_committed(2)
+    assert observer.listener.values == [b"seen"]
+    assert (observer.running.node_id, observer.running.status.role) == (node_id, "observer")
+    assert same_logs(cluster)
+    cluster.cut(observer)
+    cluster.run(10_000)
+    assert observer.running.status.epoch == leader.running.status.epoch
+    assert observer.running.status.role == "observer"
+    (outcome,) = observer.propose(b"not here")
+    assert isinstance(outcome, Rejected)
+
+
+@pytest.mark.conformance(53)
+def test_an_observer_without_an_id_starts_again_where_its_log_ends() -> None:
+    cluster = Cluster()
+    cluster.leader().propose(b"first")
+    observer = cluster.add(4, replace(config(4), node_id=None, directory_id=None))
+    cluster.run_until_committed(2)
+    cluster.settle()
+    observer.crash()
+    cluster.leader().propose(b"second")
+    observer.start()
+    assert observer.running.status.log_end_offset == 2
+    cluster.run_until_committed(3)
+    assert observer.listener.values == [b"first", b"second"]
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def edit(machine: Machine, epoch: int) -> None:
+    """What the page says: another epoch, nobody leads, no vote; the check file goes."""
+    path = machine.config.partition_directory / FILE_NAME
+    fields = json.loads(machine.fs.read(path)) | {"leaderEpoch": epoch, "leaderId": -1, "votedId": -1}
+    write_atomically(machine.fs, path, json.dumps(fields).encode())
+    machine.fs.remove(machine.config.partition_directory / CHECK_NAME)
+
+
+def stopped_quorum() -> Cluster:
+    """Three nodes that have committed something; all are down."""
+    cluster = Cluster()
+    cluster.leader().propose(b"kept")
+    cluster.run_until_committed(2)
+    cluster.settle()
+    for machine in cluster.machines.values():
+        machine.crash()
+    return cluster
+
+
+def start(cluster: Cluster) -> None:
+    for machine in cluster.machines.values():
+        machine.start()
+
+
+def test_an_exhausted_epoch_is_lowered_with_all_nodes_down_and_nothing_is_lost() -> None:
+    cluster = stopped_quorum()
+    for machine in cluster.machines.values():
+        edit(machine, EPOCH_MAX)
+    start(cluster)
+    cluster.run(20_000)
+    assert {machine.running.status.role for machine in cluster.up} == {"unattached"}
+    for machine in cluster.machines.values():
+        machine.crash()
+    last_epoch = max(epoch for machine in cluster.machines.values() for epoch in machine.epochs_in_log())
+    for machine in cluster.machines.values():
+        edit(machine, last_epoch + 1)
+    start(cluster)
+    leader = cluster.leader()
+    assert leader.running.status.epoch == last_epoch + 2
+    leader.propose(b"new")
+    cluster.run_until_committed(4)
+    assert [machine.listener.values for machine in cluster.up] == [[b"kept", b"new"]] * 3
+
+
+def test_the_page_names_what_this_test_does() -> None:
+    page = (ROOT / "docs" / "server.md").read_text()
+    section = page.split("### An exhausted epoch")[1].split("\n## ")[0]
+    for word in ('"leaderEpoch"', '"leaderId":-1', '"votedId":-1', CHECK_NAME, FILE_NAME, "dump"):
+        assert word in section
+
+
+CLIENT = ConnectionId(500)
+FETCH_VERSION = 17
+FIRST_OFFSET = 1
+"""Of the batches that are asked for; the leader's own is before them."""
+
+
+def leader_of_three_batches(*, in_files: bool) -> tuple[Cluster, Machine, int]:
+    """A lonely leader with three batches of the same size, and that size."""
+    cluster = Cluster(voters=1)
+    machine = cluster[1]
+    for _ in range(3):
+        machine.propose(bytes(200))
+        machine.flush()
+    if in_files:
+        machine.leave()
+        machine.start()
+        machine.flush()
+    sizes = [header.size_bytes for _, header in scan(machine.log_bytes())]
+    assert sizes[1] == sizes[2] == sizes[3]
+    return cluster, machine, sizes[1]
+
+
+def fetched(cluster: Cluster, machine: Machine, size_bytes_max: int) -> bytes:
+    """The records of the answer to an observer's Fetch."""
+    request = FetchRequest(
+        replica=None,
+        epoch=machine.running.status.epoch,
+        fetch_offset=Offset(FIRST_OFFSET),
+        last_fetched_epoch=Epoch(1),
+        wait_ms_max=0,
+        size_bytes_max=size_bytes_max,
+        high_watermark=None,
+    )
+    frame = b"".join(codec.encode_request(request, FETCH_VERSION, 7, "a-client", CONTEXT))
+    machine.running.on_accepted(CLIENT, LISTENER, cluster.now)
+    machine.running.on_frame(CLIENT, frame, cluster.now)
+    cluster.settle()
+    answer = codec.decode_answer(ApiKey.FETCH, FETCH_VERSION, machine.sent[-1][1], CONTEXT)
+    assert isinstance(answer.message, FetchResponse)
+    assert answer.message.error == 0
+    return bytes(answer.records)
+
+
+@pytest.mark.conformance(143)
+@pytest.mark.parametrize("in_files", [False, True])
+@pytest.mark.parametrize(
+    ("times", "less", "count"), [(0, -1, 1), (1, 0, 1), (1, 1, 1), (2, 0, 2), (2, 1, 1), (3, 1, 2), (3, 0, 3)]
+)
+def test_the_requests_limit_holds_but_for_the_first_batch(times: int, less: int, count: int, *, in_files: bool) -> None:
+    cluster, machine, size_bytes = leader_of_three_batches(in_files=in_files)
+    records = fetched(cluster, machine, times * size_bytes - less)
+    assert len(records) == count * size_bytes
+    assert [header.base_offset for _, header in scan(records)] == [FIRST_OFFSET + at for at in range(count)]

@@ -1,29 +1,39 @@
 """Requests of other nodes: which reach the core, which are answered without it, in which order, and what closes.
 
-Source: Kafka's ``SocketServer`` and ``RequestChannel``; KIP-511.
+When a connection closes, its requests end, and the core hears of a parked Fetch.
+
+The operators' APIs are served only on the configured listeners.
+
+The progress of an answer, sent or received, is known as long as it matters.
+
+Source: Kafka's ``SocketServer`` and ``RequestChannel``; KIP-511; ours; Kafka's ``SocketServer`` lets an abandoned Fetch
+expire; ours (ADR 035); ours (ADR 036).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykraft.core.events import RequestReceived
+from pykraft.core.events import UNSEEN_SIZE_BYTES, RequestAbandoned, RequestReceived
 from pykraft.core.messages import BeginQuorumEpochResponse, FetchRequest, FetchResponse, VoteRequest, VoteResponse
 from pykraft.errors import ErrorCode
-from pykraft.host.held_messages import HeldMessages
 from pykraft.host.inbound import UNANSWERED_REQUESTS_MAX, Clients, Inbound
-from pykraft.host.inbox import Inbox
+from pykraft.host.inbox import HeldMessages, Inbox
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import API_VERSIONS, ApiKey, decode_request_header, decode_response, encode_request
 from pykraft.protocol.schema import Body
+from pykraft.rpc.served_apis import OPERATOR_KEYS
 from pykraft.types import KRAFT_VERSIONS, ZERO_UUID, Epoch, Io, NodeId, Offset, ReportKind, VersionRange
 from tests.host.fakes import CLUSTER_ID, CONTEXT, LISTENER, TOPIC_ID, TOPIC_NAME, FakePorts, batch, joined
-from tests.protocol.test_golden_frames import OURS, Recorded, file_id, load, unframed
+from tests.host.test_peers import Desk as Dialing
+from tests.protocol.test_api import OURS, Recorded, file_id, load, unframed
+from tests.rpc.test_connection import vote_answer
 
 ONE = ConnectionId(1)
 
@@ -372,3 +382,124 @@ def test_no_recorded_request_of_our_apis_closes_a_connection(path: Any) -> None:
     desk.inbound.on_frame(ONE, unframed(load(path).request))
     assert desk.ports.closed == []
     assert len(desk.ports.sent) + len(desk.received()) == 1
+
+
+@pytest.mark.conformance(117)
+def test_the_core_hears_that_nobody_waits_for_a_fetch_any_more() -> None:
+    desk = Desk()
+    desk.vote()
+    desk.ask(ApiKey.FETCH, 17, fetch_body())
+    desk.ask(ApiKey.FETCH, 17, fetch_body())
+    _, first, second = desk.received()
+    assert desk.inbound.awaits(first.request_id)
+    desk.inbound.reply(
+        first.request_id,
+        FetchResponse(
+            error=0, epoch=Epoch(3), leader_id=NodeId(1), high_watermark=Offset(4), log_start_offset=Offset(0)
+        ),
+    )
+    desk.inbound.on_closed(ONE)
+    found = desk.inbox.take()
+    assert found is not None
+    assert found.event == RequestAbandoned(request_id=second.request_id)
+    assert desk.inbox.take() is None
+    assert not desk.inbound.awaits(second.request_id)
+
+
+@pytest.mark.parametrize("names", [None, ("ADMIN",), ()])
+@pytest.mark.parametrize("listener", ["ADMIN", "CONTROLLER"])
+def test_a_listener_serves_operators_if_it_is_meant_for_them(listener: str, names: tuple[str, ...] | None) -> None:
+    ports, inbox = FakePorts(), Inbox()
+    context = replace(CONTEXT)
+    inbound = Inbound(
+        ports,
+        inbox,
+        HeldMessages(),
+        context=context,
+        describe_cluster=lambda *_: {},
+        kraft_versions=KRAFT_VERSIONS,
+        kraft_version=lambda: 1,
+        operator_listeners=names,
+    )
+    inbound.on_accepted(ONE, listener)
+    serves = names is None or listener in names
+    for version in (3, 99):
+        parts = encode_request(ApiKey.API_VERSIONS, min(version, 3), 5, "x", {})
+        raw = bytearray(b"".join(bytes(part) for part in parts))
+        raw[2:4] = version.to_bytes(2, "big")
+        inbound.on_frame(ONE, bytes(raw))
+        _, frame = ports.sent.pop()
+        _, body = decode_response(ApiKey.API_VERSIONS, 0 if version == 99 else 3, frame)
+        told = {one["api_key"] for one in body["api_keys"]}
+        assert told == set(API_VERSIONS) - (set() if serves else OPERATOR_KEYS)
+    parts = encode_request(ApiKey.REMOVE_RAFT_VOTER, 0, 6, "x", {"voter_id": 1})
+    inbound.on_frame(ONE, b"".join(bytes(part) for part in parts))
+    assert (inbox.take() is not None) is serves
+    assert ports.closed == ([] if serves else [ONE])
+
+
+def test_how_much_of_a_watched_answer_has_left_is_told_until_all_has() -> None:
+    desk = Desk()
+    for _ in range(2):
+        desk.ask(ApiKey.FETCH, 18, fetch_body())
+    first, event = desk.received()
+    response = FetchResponse(
+        error=0, epoch=Epoch(3), leader_id=NodeId(1), high_watermark=Offset(4), log_start_offset=Offset(0)
+    )
+    desk.inbound.reply(first.request_id, response, [batch(4)[1]])
+    assert desk.inbound.leaving() == []
+    desk.inbound.reply(event.request_id, response, [batch(4, b"x" * 5_000)[1]], is_watched=True)
+    size_bytes = len(desk.ports.sent[-1][1]) + 4
+    for unsent_bytes in (size_bytes + 100, 2_000, 0):
+        desk.ports.unsent[ONE] = unsent_bytes
+        (gone,) = desk.inbound.leaving()
+        assert (gone.request_id, gone.size_bytes) == (event.request_id, size_bytes)
+        assert gone.sent_bytes == max(0, size_bytes - unsent_bytes)
+    assert desk.inbound.leaving() == []
+
+
+def test_a_large_answer_that_has_left_is_told_until_its_receiver_asks_again() -> None:
+    desk = Desk()
+    desk.ask(ApiKey.FETCH, 18, fetch_body())
+    (event,) = desk.received()
+    response = FetchResponse(
+        error=0, epoch=Epoch(3), leader_id=NodeId(1), high_watermark=Offset(4), log_start_offset=Offset(0)
+    )
+    records = batch(4, b"x" * UNSEEN_SIZE_BYTES)[1]
+    desk.inbound.reply(event.request_id, response, [records], is_watched=True)
+    desk.ports.unsent[ONE] = 0
+    for _ in range(3):
+        (gone,) = desk.inbound.leaving()
+        assert gone.sent_bytes == gone.size_bytes > UNSEEN_SIZE_BYTES
+    desk.vote()
+    assert desk.inbound.leaving() == []
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_who_asks_again_or_is_gone_has_no_answer_that_leaves(ends: bool) -> None:
+    desk = Desk()
+    desk.ask(ApiKey.FETCH, 18, fetch_body())
+    (event,) = desk.received()
+    response = FetchResponse(
+        error=0, epoch=Epoch(3), leader_id=NodeId(1), high_watermark=Offset(4), log_start_offset=Offset(0)
+    )
+    desk.inbound.reply(event.request_id, response, is_watched=True)
+    if ends:
+        desk.inbound.on_closed(ONE)
+    else:
+        desk.vote()
+    assert desk.inbound.leaving() == []
+
+
+def test_how_much_of_an_answer_has_come_is_told_while_it_is_awaited() -> None:
+    desk = Dialing()
+    correlation_id = desk.send()
+    assert desk.peers.arriving() == [], "nothing is asked yet"
+    connection = desk.connect()
+    assert desk.peers.arriving() == []
+    desk.ports.received[connection] = (300, 1_000)
+    (there,) = desk.peers.arriving()
+    assert (there.peer_id, there.correlation_id) == (2, correlation_id)
+    assert (there.received_bytes, there.size_bytes) == (300, 1_000)
+    desk.peers.on_frame(connection, vote_answer(wire_id=1))
+    assert desk.peers.arriving() == [], "nothing is awaited any more"

@@ -1,6 +1,11 @@
 """Opening a node's directory: what is created, what is checked, and errors that name the file and the repair.
 
-Source: Kafka's ``KafkaRaftManager`` and ``QuorumState.initialize``; KIP-595, KIP-853.
+The proof note is durable before the node's first message, and the election before the note.
+
+Voters that a node knows at its start: from the checkpoint of formatting, then from its log.
+
+Source: Kafka's ``KafkaRaftManager`` and ``QuorumState.initialize``; KIP-595, KIP-853; ours (ADR 022); KIP-853; Kafka's
+``KRaftControlRecordStateMachine``.
 """
 
 from __future__ import annotations
@@ -11,16 +16,21 @@ from random import Random
 
 import pytest
 
-from pykraft.config import NodeConfig
+from pykraft.config import LogSettings, NodeConfig
 from pykraft.core.effects import InstallSnapshot, WriteElectionState
-from pykraft.errors import ConfigError, CorruptionError, ForeignDirectoryError, StorageError
-from pykraft.host.open import Opened, open_node
+from pykraft.core.proof import PROVEN, Proof
+from pykraft.errors import ConfigError, CorruptionError, ForeignDirectoryError, ProtocolError, StorageError
+from pykraft.host.host import Host
+from pykraft.host.open import Opened, control_records_of, open_node, voter_records_at_start
 from pykraft.host.recent_batches import HeaderAndBytes
 from pykraft.log.lane import AppendBytes
+from pykraft.log.log import Log
 from pykraft.log.os_fs import OsFs
+from pykraft.log.small_files.proof_file import FILE_NAME, ProofFile
 from pykraft.log.small_files.quorum_state import encode_quorum_state
-from pykraft.protocol.batch import read_header
-from pykraft.protocol.records import encode_control_batch
+from pykraft.protocol.batch import crc_of, read_header
+from pykraft.protocol.records import encode_batch, encode_control_batch, membership_records
+from pykraft.snapshot.writer import write_bootstrap
 from pykraft.types import (
     Election,
     Epoch,
@@ -37,8 +47,10 @@ from pykraft.types import (
     VoterSet,
     uuid_parse,
 )
+from tests.core.replicas import voter_set
 from tests.disks import ScriptedDisk
-from tests.host.fakes import DIRECTORY, at, batch, config, listeners
+from tests.host.cluster import Cluster, Machine
+from tests.host.fakes import DIRECTORY, FakePorts, at, batch, config, listeners
 from tests.snapshot.snapshots import id_of, write
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "raft" / "disk" / "n1"
@@ -317,3 +329,181 @@ def test_after_a_failed_write_closing_writes_nothing_and_frees_the_directory() -
     assert len(fs.operations) == before
     fs.fail = lambda _operation, _path: False
     assert read_header(bytes(opened(fs).log.read(Offset(0), 1))).base_offset == 0
+
+
+def note(machine: Machine) -> Proof | None:
+    return ProofFile(machine.fs, machine.config.log_dir).read()
+
+
+def test_a_new_quorum_proves_itself_and_the_first_leader_is_of_a_later_epoch() -> None:
+    cluster = Cluster()
+    leader = cluster.leader()
+    cluster.run_until_committed(1)
+    assert leader.running.status.epoch == 1
+    assert [note(machine) for machine in cluster.up] == [Proof(is_complete=True, votes_above=Epoch(0))] * 3
+    assert leader.running.raft is not None
+    assert leader.running.raft.votes_above == 0
+    assert all(machine.running.metrics(cluster.now)["unproven"] == 0 for machine in cluster.up)
+
+
+def test_an_emptied_voter_does_not_elect_anybody_and_loses_nothing() -> None:
+    """The story of ADR 022: without the rule node 2 leads epoch 1 again, and the record is lost."""
+    cluster = Cluster()
+    leader = cluster.leader()
+    second, third = cluster.others(leader)
+    third.crash()
+    outcomes = leader.propose(b"committed")
+    cluster.run_until(lambda: bool(outcomes))
+    leader.crash()
+    second.crash()
+    second.wipe()
+    second.start()
+    third.start()
+    cluster.run(30_000)
+    assert "leader" not in {second.running.status.role, third.running.status.role}
+    assert second.running.metrics(cluster.now)["unproven"] == 1
+    assert any("until it has heard from node" in text for text in second.reports)
+    leader.start()
+    cluster.run_until(lambda: b"committed" in second.listener.values and note(second) is not None)
+    cluster.run_until(lambda: second.running.metrics(cluster.now)["unproven"] == 0)
+    assert third.listener.values == second.listener.values == [b"committed"]
+    assert note(second) != PROVEN
+
+
+def test_a_partition_that_is_gone_is_noticed_and_a_formatted_one_is_not_missed() -> None:
+    cluster = Cluster()
+    machine = cluster.others(cluster.leader())[0]
+    machine.crash()
+    for name in machine.fs.listdir(machine.config.partition_directory):
+        machine.fs.remove(machine.config.partition_directory / name)
+    machine.start()
+    assert machine.running.metrics(cluster.now)["unproven"] == 1
+    machine.crash()
+    machine.wipe()
+    machine.format()
+    machine.start()
+    assert note(machine) == PROVEN
+    assert "quorum-state" in machine.fs.listdir(machine.config.partition_directory)
+    assert machine.running.metrics(cluster.now)["unproven"] == 0
+
+
+def test_an_election_that_is_lost_beside_a_log_is_not_made_up() -> None:
+    cluster = Cluster()
+    cluster.leader()
+    cluster.run_until_committed(1)
+    machine = cluster.others(cluster.leader())[0]
+    machine.crash()
+    machine.fs.remove(machine.config.log_dir / FILE_NAME)
+    for name in ("quorum-state", "quorum-state.check"):
+        machine.fs.remove(machine.config.partition_directory / name)
+    Host.open(machine.fs, FakePorts(), machine.config, rng=Random(1))
+    assert note(machine) is None
+
+
+@pytest.mark.parametrize("node_id", [NodeId(1), None])
+def test_what_nobody_with_an_id_owns_has_no_note(node_id: NodeId | None) -> None:
+    fs = ScriptedDisk()
+    settings = replace(config(1), node_id=node_id, directory_id=None)
+    Host.open(fs, FakePorts(), settings, rng=Random(1))
+    assert ProofFile(fs, settings.log_dir).exists() is (node_id is not None)
+
+
+TOPIC = Uuid(bytes(15) + b"\1")
+
+
+@pytest.mark.conformance(139)
+def test_the_checkpoint_comes_before_the_log(tmp_path: Path) -> None:
+    fs, partition = OsFs(), tmp_path / "t-0"
+    write_bootstrap(fs, partition, voter_set(1))
+    log, _ = Log.open(fs, partition, config=LogSettings(), topic_id=TOPIC)
+    batch = encode_control_batch([KRaftVoters(voter_set(1, 2))], base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=1)
+    log.append([batch])
+    found = voter_records_at_start(fs, log, [Offset(0)], end_offset=log.end_offset).membership
+    log.close()
+    assert found == [
+        (-1, KRaftVersion(1)),
+        (-1, KRaftVoters(voter_set(1))),
+        (0, KRaftVoters(voter_set(1, 2))),
+    ]
+
+
+def test_the_last_leader_change_tells_which_voters_led(tmp_path: Path) -> None:
+    fs, partition = OsFs(), tmp_path / "t-0"
+    log, _ = Log.open(fs, partition, config=LogSettings(), topic_id=TOPIC)
+    assert voter_records_at_start(fs, log, [], end_offset=log.end_offset).led_by_others(voter_set(1)) is None
+    first, last = (
+        LeaderChange(leader_id=NodeId(1), voters=tuple(map(NodeId, ids)), granting_voters=(NodeId(1),))
+        for ids in ((1,), (1, 2))
+    )
+    for offset, change in enumerate((first, last)):
+        log.append(
+            [encode_control_batch([change], base_offset=Offset(offset), epoch=Epoch(1 + offset), timestamp_ms=1)]
+        )
+    records = voter_records_at_start(fs, log, [Offset(0), Offset(1)], end_offset=log.end_offset)
+    assert records.led_by_others(voter_set(1)) == last
+    assert records.led_by_others(voter_set(2, 1)) is None
+    assert records.led_by_others(VoterSet()) is None  # bootstrap servers instead of a list
+    # A voter set of the log is in force instead of the list, and may differ from what led before it.
+    records.membership.append((Offset(1), KRaftVoters(voter_set(1))))
+    assert records.led_by_others(voter_set(1)) is None
+    log.close()
+
+
+def test_what_a_snapshot_took_the_place_of_is_not_looked_for(tmp_path: Path) -> None:
+    """A node that ended between a fetched snapshot and its install found that out at its start, and did not start."""
+    fs, partition = OsFs(), tmp_path / "t-0"
+    log, recovery = Log.open(fs, partition, config=LogSettings(), topic_id=TOPIC)
+    batch = encode_control_batch([KRaftVoters(voter_set(1, 2))], base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=1)
+    log.append([batch])
+    log.close()
+    log, recovery = Log.open(fs, partition, config=LogSettings(), topic_id=TOPIC)
+    assert recovery.control_offsets == (0,)
+    log.begin_anew_at(Offset(7))
+    assert voter_records_at_start(fs, log, recovery.control_offsets, end_offset=log.end_offset).membership == []
+    log.close()
+
+
+def test_a_node_that_joins_believes_the_log_and_not_its_own_checkpoint(tmp_path: Path) -> None:
+    """One that joined a quorum of level 0 took snapshots that said level 1."""
+    fs, partition = OsFs(), tmp_path / "t-0"
+    write_bootstrap(fs, partition, None)
+    log, _ = Log.open(fs, partition, config=LogSettings(), topic_id=TOPIC)
+    assert voter_records_at_start(fs, log, [], end_offset=log.end_offset).membership == []
+    log.close()
+
+
+OPENING = (
+    LeaderChange(leader_id=NodeId(1), voters=(NodeId(1),), granting_voters=(NodeId(1),)),
+    KRaftVersion(1),
+    KRaftVoters(voter_set(1)),
+)
+
+
+@pytest.mark.conformance(139)
+def test_records_of_voters_are_found_after_a_restart(tmp_path: Path) -> None:
+    batches = [
+        encode_control_batch(OPENING, base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=1),
+        encode_batch([b"x", b"y"], base_offset=Offset(3), epoch=Epoch(1), timestamp_ms=1),
+        encode_control_batch([KRaftVoters(voter_set(1, 2))], base_offset=Offset(5), epoch=Epoch(1), timestamp_ms=1),
+    ]
+    log, recovery = Log.open(OsFs(), tmp_path / "t-0", config=LogSettings(), topic_id=TOPIC)
+    assert recovery.control_offsets == ()
+    log.append(batches)
+    log.close()
+    log, recovery = Log.open(OsFs(), tmp_path / "t-0", config=LogSettings(), topic_id=TOPIC)
+    assert recovery.control_offsets == (0, 5)
+    assert list(control_records_of(log, recovery.control_offsets)) == [
+        (0, OPENING[0]),
+        (1, KRaftVersion(1)),
+        (2, KRaftVoters(voter_set(1))),
+        (5, KRaftVoters(voter_set(1, 2))),
+    ]
+    log.close()
+
+
+def test_a_control_batch_that_lies_about_its_offsets_is_refused() -> None:
+    batch = bytearray(encode_control_batch(OPENING, base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=1).data)
+    batch[23:27] = (7).to_bytes(4, "big")
+    batch[17:21] = crc_of(batch, 0, read_header(batch)).to_bytes(4, "big")
+    with pytest.raises(ProtocolError, match="8 offsets holds 3 records"):
+        list(membership_records(batch))

@@ -1,6 +1,15 @@
 """Requests to peers: dialed on demand, only the newest one counts, and each is answered or failed exactly once.
 
-Source: Kafka's ``KafkaNetworkChannel`` and ``InterBrokerSendThread``; KIP-595 §Request timeout.
+Each answer that is of no use has its reason, and each useful one none.
+
+Peers whose process has ended: a refused connection, and an idle one that ends during a shutdown.
+
+Peers remember why a peer gave no useful answer, and since when, until it gives one.
+
+Which peers turn out to be pykraft, by the APIs that they list.
+
+Source: Kafka's ``KafkaNetworkChannel`` and ``InterBrokerSendThread``; KIP-595 §Request timeout; ADR 051; ours (ADR
+045); ADR 079.
 """
 
 from __future__ import annotations
@@ -11,17 +20,24 @@ from dataclasses import replace
 import pytest
 
 from pykraft.core.effects import Peer, Send
-from pykraft.core.events import Event, ResponseReceived, SendFailed
-from pykraft.core.messages import FetchResponse, Request, VoteResponse
+from pykraft.core.events import ConnectionLost, Event, ResponseReceived, SendFailed
+from pykraft.core.messages import (
+    BeginQuorumEpochResponse,
+    FetchResponse,
+    Request,
+    Response,
+    TopLevelError,
+    VoteRequest,
+    VoteResponse,
+)
 from pykraft.errors import ErrorCode
 from pykraft.host import peers as module
-from pykraft.host.held_messages import HeldMessages
-from pykraft.host.inbox import Arrival, Inbox
-from pykraft.host.peers import Peers
+from pykraft.host.inbox import Arrival, HeldMessages, Inbox
+from pykraft.host.peers import INCONSISTENT_VOTER_SET, PROBLEM_KEPT_MS, Peers, problem_in, silence
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import decode_request_header
 from pykraft.protocol.messages import ApiKey
-from pykraft.types import NO_IO, Endpoint, Io, NodeId, Offset
+from pykraft.types import NO_IO, Endpoint, Epoch, Io, NodeId, Offset
 from tests.host.fakes import CONTEXT, FakePorts, at, batch, endpoint, joined
 from tests.rpc.test_connection import ALL, fetch, fetch_answer, versions_answer, vote, vote_answer
 
@@ -72,6 +88,21 @@ class Desk:
         self.peers.on_frame(connection, versions_answer(versions))
         return connection
 
+    @classmethod
+    def asking(cls, message: Request | None = None) -> tuple[Desk, ConnectionId, int]:
+        """One that has sent its first request, the connection, and the correlation id of the core."""
+        desk = cls()
+        correlation_id = desk.send(message)
+        return desk, desk.connect(), correlation_id
+
+    @classmethod
+    def answered(cls) -> tuple[Desk, ConnectionId]:
+        """One whose first request was answered, and the connection."""
+        desk, connection, _ = cls.asking()
+        desk.peers.on_frame(connection, vote_answer(wire_id=1))
+        desk.events()
+        return desk, connection
+
     @property
     def asked(self) -> list[tuple[ConnectionId, ApiKey, int]]:
         """Connection, API and wire id of every request so far, the negotiations left out."""
@@ -107,10 +138,7 @@ def test_a_request_dials_negotiates_and_is_answered() -> None:
 
 @pytest.mark.conformance(96)
 def test_the_next_request_takes_the_same_connection() -> None:
-    desk = Desk()
-    desk.send()
-    connection = desk.connect()
-    desk.peers.on_frame(connection, vote_answer(wire_id=1))
+    desk, connection = Desk.answered()
     desk.send()
     assert desk.asked == [(connection, ApiKey.VOTE, 1), (connection, ApiKey.VOTE, 2)]
     assert len(desk.ports.dialed) == 1
@@ -199,10 +227,7 @@ def test_connecting_or_negotiating_beyond_the_request_timeout_is_given_up_by_the
 
 
 def test_a_peer_that_moved_is_dialed_where_it_is_now() -> None:
-    desk = Desk()
-    desk.send()
-    connection = desk.connect()
-    desk.peers.on_frame(connection, vote_answer(wire_id=1))
+    desk, connection = Desk.answered()
     desk.send(to=Endpoint("elsewhere", 1))
     assert desk.ports.closed == [connection]
     assert desk.ports.dialed[-1][1] == Endpoint("elsewhere", 1)
@@ -229,9 +254,7 @@ def test_a_request_that_failed_while_it_waited_for_the_disk_never_leaves() -> No
 
 @pytest.mark.conformance(96, "H29")
 def test_a_connection_that_breaks_fails_what_was_asked_and_the_next_request_dials_anew() -> None:
-    desk = Desk()
-    correlation_id = desk.send()
-    connection = desk.connect()
+    desk, connection, correlation_id = Desk.asking()
     desk.peers.on_closed(connection)
     assert desk.events() == [failed(correlation_id)]
     desk.send()
@@ -247,11 +270,7 @@ def test_a_connection_that_is_not_known_is_no_news() -> None:
 
 
 def test_an_idle_connection_that_breaks_is_no_news() -> None:
-    desk = Desk()
-    desk.send()
-    connection = desk.connect()
-    desk.peers.on_frame(connection, vote_answer(wire_id=1))
-    desk.events()
+    desk, connection = Desk.answered()
     desk.peers.on_closed(connection)
     assert desk.events() == []
     assert desk.ports.reports == []
@@ -270,9 +289,7 @@ def test_a_pre_vote_to_an_old_peer_fails_with_its_own_error_and_the_connection_s
 @pytest.mark.conformance(96)
 @pytest.mark.parametrize("answer", [b"", b"garbage", vote_answer(wire_id=5), vote_answer(wire_id=1)[:-3]])
 def test_an_answer_that_is_none_closes_the_connection_with_one_line(answer: bytes) -> None:
-    desk = Desk()
-    correlation_id = desk.send()
-    connection = desk.connect()
+    desk, connection, correlation_id = Desk.asking()
     desk.peers.on_frame(connection, answer)
     assert desk.ports.closed == [connection]
     assert desk.events() == [failed(correlation_id)]
@@ -281,22 +298,14 @@ def test_an_answer_that_is_none_closes_the_connection_with_one_line(answer: byte
 
 
 def test_a_peer_that_speaks_unasked_is_closed() -> None:
-    desk = Desk()
-    desk.send()
-    connection = desk.connect()
-    desk.peers.on_frame(connection, vote_answer(wire_id=1))
-    desk.events()
+    desk, connection = Desk.answered()
     desk.peers.on_frame(connection, vote_answer(wire_id=2))
     assert desk.ports.closed == [connection]
     assert desk.events() == []
 
 
 def test_the_core_can_close_a_peer() -> None:
-    desk = Desk()
-    desk.send()
-    connection = desk.connect()
-    desk.peers.on_frame(connection, vote_answer(wire_id=1))
-    desk.events()
+    desk, connection = Desk.answered()
     desk.peers.close(2, "two leaders in epoch 3")
     desk.peers.close(9, "nobody")
     assert desk.ports.closed == [connection]
@@ -307,9 +316,7 @@ def test_the_core_can_close_a_peer() -> None:
 
 
 def test_fetched_batches_reach_the_core_as_headers_and_go_beside_it_as_slices() -> None:
-    desk = Desk()
-    desk.send(fetch())
-    connection = desk.connect()
+    desk, connection, _ = Desk.asking(fetch())
     batches = [batch(0), batch(1)]
     frame = fetch_answer(joined(batches), wire_id=1)
     desk.peers.on_frame(connection, frame)
@@ -323,9 +330,7 @@ def test_fetched_batches_reach_the_core_as_headers_and_go_beside_it_as_slices() 
 
 
 def test_what_follows_a_bad_batch_is_told_and_not_passed_on() -> None:
-    desk = Desk()
-    desk.send(fetch())
-    connection = desk.connect()
+    desk, connection, _ = Desk.asking(fetch())
     raw = bytearray(joined([batch(0), batch(1), batch(2)]))
     raw[len(batch(0)[1]) + 70] ^= 1
     desk.peers.on_frame(connection, fetch_answer(raw, wire_id=1))
@@ -394,3 +399,193 @@ def test_an_answer_that_diverges_says_where_the_own_batch_begins_or_is_none(batc
         assert isinstance(event.message, FetchResponse)
         assert (event.correlation_id, event.message.batch_start) == (correlation_id, 5)
     assert desk.ports.wake_ms == 0
+
+
+def voted(*, granted: bool = False, error: int = 0, leader_id: int | None = None) -> VoteResponse:
+    leader = None if leader_id is None else NodeId(leader_id)
+    return VoteResponse(error=error, epoch=Epoch(7), leader_id=leader, vote_granted=granted)
+
+
+def fetched(error: int, leader_id: int | None = None) -> FetchResponse:
+    return FetchResponse(
+        error=error,
+        epoch=Epoch(7),
+        leader_id=None if leader_id is None else NodeId(leader_id),
+        high_watermark=None,
+        log_start_offset=Offset(0),
+    )
+
+
+PROBLEMS: dict[str, tuple[Response, str | None]] = {
+    "a vote": (voted(granted=True), None),
+    "no vote": (voted(), "it does not vote for this node in epoch 7: its log may be longer, or its vote is given"),
+    "no vote because of a leader": (
+        voted(leader_id=3),
+        "it does not vote for this node, since it hears leader 3 in epoch 7",
+    ),
+    "another cluster": (
+        TopLevelError(error=ErrorCode.INCONSISTENT_CLUSTER_ID),
+        f"it belongs to another cluster than this node, whose cluster.id is {CONTEXT.cluster_id}",
+    ),
+    "another topic": (
+        TopLevelError(error=ErrorCode.INVALID_REQUEST),
+        f"it may not have topic {CONTEXT.topic_name}, which this node keeps: see pykraft.topic",
+    ),
+    "another node": (
+        voted(error=ErrorCode.INVALID_VOTER_KEY),
+        "it is not the voter that this node expects: its node.id or directory.id is another one",
+    ),
+    "other voters": (
+        voted(error=INCONSISTENT_VOTER_SET),
+        "this node is not among its voters (INCONSISTENT_VOTER_SET): compare controller.quorum.voters",
+    ),
+    "not allowed": (voted(error=ErrorCode.CLUSTER_AUTHORIZATION_FAILED), "it answers CLUSTER_AUTHORIZATION_FAILED"),
+    "a code that nobody knows": (voted(error=999), "it answers error 999"),
+    "records": (fetched(0), None),
+    "no leader": (fetched(ErrorCode.NOT_LEADER_OR_FOLLOWER), "it knows no leader in epoch 7"),
+    "another leader": (
+        fetched(ErrorCode.FENCED_LEADER_EPOCH, leader_id=3),
+        "it names node 3 as the leader in epoch 7",
+    ),
+    "an acknowledged leader": (BeginQuorumEpochResponse(error=0, epoch=Epoch(7), leader_id=NodeId(1)), None),
+}
+
+
+@pytest.mark.parametrize(("message", "problem"), PROBLEMS.values(), ids=PROBLEMS)
+def test_problems(message: Response, problem: str | None) -> None:
+    assert problem_in(message, CONTEXT) == problem
+
+
+def test_silence_names_the_request() -> None:
+    assert silence(vote()) == "no answer to Vote"
+
+
+def test_the_core_learns_that_nobody_listens_where_a_peer_should_be() -> None:
+    desk = Desk()
+    correlation_id = desk.send()
+    desk.peers.on_closed(desk.ports.dialed[0][0], is_refused=True)
+    assert desk.events() == [replace(failed(correlation_id), is_refused=True)]
+
+
+@pytest.mark.parametrize("is_shutting_down", [False, True])
+def test_an_idle_connection_that_ends_is_told_during_a_shutdown_only(is_shutting_down: bool) -> None:
+    desk, connection = Desk.answered()
+    if is_shutting_down:
+        desk.peers.begin_shutdown()
+    desk.peers.on_closed(connection)
+    assert desk.events() == ([ConnectionLost(peer_id=2)] if is_shutting_down else [])
+
+
+def problems(peers: Peers) -> list[tuple[int, str, int]]:
+    return [(each.peer.id, each.text, each.since_ms) for each in peers.problems()]
+
+
+def newest(desk: Desk) -> ConnectionId:
+    return desk.ports.dialed[-1][0]
+
+
+def test_a_failed_dial_is_told_since_the_first_request() -> None:
+    desk = Desk()
+    assert not problems(desk.peers)
+    for now_ms in (100, 200):
+        desk.now_ms = now_ms
+        desk.send()
+        assert problems(desk.peers) == [(2, "no answer yet" if now_ms == 100 else "connection refused", 100)]
+        desk.peers.on_closed(newest(desk), is_refused=True, reason="connection refused")
+    assert problems(desk.peers) == [(2, "connection refused", 100)]
+
+
+def test_a_problem_from_long_ago_says_nothing_of_now() -> None:
+    desk = Desk()
+    desk.send()
+    desk.peers.on_closed(newest(desk), reason="no route to host")
+    desk.now_ms = 2 * PROBLEM_KEPT_MS
+    desk.send()
+    assert problems(desk.peers) == [(2, "no answer yet", 2 * PROBLEM_KEPT_MS)]
+
+
+def test_a_useful_answer_ends_it() -> None:
+    desk = Desk()
+    desk.send()
+    desk.peers.on_closed(newest(desk), reason="no route to host")
+    desk.send()
+    desk.connect()
+    assert problems(desk.peers) == [(2, "no route to host", 0)]
+    desk.peers.on_frame(newest(desk), vote_answer(wire_id=1))
+    assert not problems(desk.peers)
+    desk.now_ms = 300
+    desk.send()
+    desk.peers.on_closed(newest(desk))
+    assert problems(desk.peers) == [(2, "it closed the connection", 300)]
+
+
+def test_who_does_not_answer_in_time_is_told_by_how_far_it_came() -> None:
+    desk = Desk()
+    desk.send()
+    desk.now_ms += TIMEOUT_MS
+    desk.send()
+    assert problems(desk.peers) == [(2, "no connection yet", 0)]
+    desk.peers.on_connected(newest(desk))
+    desk.now_ms += TIMEOUT_MS
+    desk.send()
+    [(_, text, _)] = problems(desk.peers)
+    assert text == "it accepts connections, but does not answer ApiVersions: is it a node of a quorum?"
+    desk.connect()
+    desk.send()
+    assert problems(desk.peers) == [(2, "no answer to Vote", 0)]
+
+
+def test_who_hangs_up_before_it_told_its_versions_may_be_something_else() -> None:
+    desk = Desk()
+    desk.send()
+    desk.peers.on_connected(newest(desk))
+    desk.peers.on_closed(newest(desk))
+    [(_, text, _)] = problems(desk.peers)
+    assert text == "it closed the connection before it answered ApiVersions: is it a node of a quorum?"
+
+
+def test_garbage_and_other_versions_are_told() -> None:
+    desk = Desk()
+    desk.send()
+    desk.peers.on_connected(newest(desk))
+    desk.peers.on_frame(newest(desk), b"\0")
+    [(_, garbage, _)] = problems(desk.peers)
+    desk.send()
+    desk.connect({**ALL, ApiKey.VOTE: (50, 60)})
+    [(_, versions, _)] = problems(desk.peers)
+    assert garbage
+    assert versions == "no common version of VOTE: ours are 0-2, the peer's 50-60"
+
+
+def test_an_answered_request_whose_connection_is_to_be_replaced_is_no_silence() -> None:
+    desk = Desk()
+    desk.send()
+    desk.connect()
+    desk.peers.on_frame(newest(desk), vote_answer(wire_id=1))
+    desk.send(to=desk.ports.dialed[0][1])
+    assert isinstance(vote(), VoteRequest)
+    desk.peers.on_frame(newest(desk), vote_answer(wire_id=2))
+    desk.send(to=type(desk.ports.dialed[0][1])("elsewhere", 1))
+    assert [text for _, text, _ in problems(desk.peers)] == ["no answer yet"]
+
+
+@pytest.mark.parametrize(
+    ("own_api", "peer_id", "ours"),
+    [
+        (ApiKey.TRANSFER_LEADERSHIP, 2, [2]),
+        (ApiKey.FORWARD, 2, [2]),
+        (ApiKey.TRANSFER_LEADERSHIP, -2, []),
+        (None, 2, []),
+    ],
+)
+def test_a_peer_that_serves_an_api_of_pykrafts_own_is_pykraft(
+    own_api: ApiKey | None, peer_id: int, ours: list[int]
+) -> None:
+    desk = Desk()
+    desk.send(peer_id=peer_id, to=endpoint(2))
+    listed: dict[ApiKey, tuple[int, int]] = {}
+    listed |= {key: versions for key, versions in ALL.items() if key not in module.PYKRAFTS_OWN}
+    if own_api is not None:
+        listed[own_api] = (0, 0)
+    desk.connect(listed)
+    assert desk.ours == ours

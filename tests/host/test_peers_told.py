@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from pykraft.errors import ErrorCode
 from pykraft.host.peers import COMPLAINTS_MAX
-from pykraft.protocol.api import ApiKey, encode_response
+from pykraft.protocol.api import encode_response
+from pykraft.protocol.messages import ApiKey
 from tests.host.fakes import CONTEXT
 from tests.host.test_peers import Desk
 from tests.rpc.test_connection import vote_answer
@@ -25,16 +26,8 @@ def asked_and_answered(desk: Desk, error: int) -> None:
     desk.peers.on_frame(connection, refusal(error, wire_id=wire_id) if error else good)
 
 
-def connected() -> Desk:
-    desk = Desk()
-    desk.send()
-    connection = desk.connect()
-    desk.peers.on_frame(connection, vote_answer(wire_id=1))
-    return desk
-
-
 def test_another_cluster_is_told_once_and_again_after_a_good_answer() -> None:
-    desk = connected()
+    desk, _ = Desk.answered()
     told = f"peer 2 at node2:9002 belongs to another cluster than this node, whose cluster.id is {CONTEXT.cluster_id}"
     for _ in range(3):
         asked_and_answered(desk, ErrorCode.INCONSISTENT_CLUSTER_ID)
@@ -45,7 +38,7 @@ def test_another_cluster_is_told_once_and_again_after_a_good_answer() -> None:
 
 
 def test_another_topic_is_guessed() -> None:
-    desk = connected()
+    desk, _ = Desk.answered()
     asked_and_answered(desk, ErrorCode.INVALID_REQUEST)
     topic = CONTEXT.topic_name
     assert desk.ports.reports == [
@@ -54,7 +47,7 @@ def test_another_topic_is_guessed() -> None:
 
 
 def test_other_errors_are_the_cores_business() -> None:
-    desk = connected()
+    desk, _ = Desk.answered()
     asked_and_answered(desk, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     assert desk.ports.reports == []
 

@@ -1,5 +1,7 @@
 """The vocabulary of the tables: versions, defaults, smallest sizes.
 
+Source code of a function, written line by line.
+
 Source: Kafka's message definitions (clients ``common/message/*.json``) and their README; KIP-482.
 """
 
@@ -17,6 +19,7 @@ from pykraft.protocol.schema import (
     UUID,
     Array,
     Field,
+    FunctionSource,
     Message,
     Struct,
     Versions,
@@ -97,3 +100,23 @@ def test_a_field_may_be_null_from_a_version_on() -> None:
     field = Field("a", STRING, nullable=True, null_from=3)
     assert [field.may_be_null(version) for version in (2, 3)] == [False, True]
     assert not Field("a", STRING).may_be_null(3)
+
+
+def test_lines_blocks_names_and_constants_become_a_function() -> None:
+    source = FunctionSource("double(values)")
+    total = source.fresh()
+    assert source.fresh() != total
+    source.line(f"{total} = {source.constant(100)}")
+    with source.block("for value in values:"):
+        source.line(f"{total} += value * factor")
+    source.line(f"return {total}")
+    double = source.build("double", "test", {"factor": 2})
+    assert double([1, 2, 3]) == 112
+
+
+def test_a_traceback_names_the_origin() -> None:
+    source = FunctionSource("fail()")
+    source.line("raise ValueError")
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 (the message is not the point)
+        source.build("fail", "where it comes from", {})()
+    assert caught.traceback[-1].frame.code.raw.co_filename == "<where it comes from>"

@@ -225,7 +225,7 @@ def take_gaps(holding: ExitStack) -> int:
     return taken
 
 
-async def test_silent_clients_leave_descriptors_for_whoever_else_is_in_the_process(runner: asyncio.Runner) -> None:
+async def test_silent_clients_leave_descriptors_for_whoever_else_is_in_the_process() -> None:
     """Both ends are in this process: the clients' own take two thirds of what there is."""
     clients_count = 60
     with ExitStack() as holding:
@@ -245,7 +245,7 @@ async def test_silent_clients_leave_descriptors_for_whoever_else_is_in_the_proce
     assert all("it has been silent the longest" in report for report in user.reports)
 
 
-async def test_when_others_have_all_descriptors_a_client_is_turned_away(runner: asyncio.Runner) -> None:
+async def test_when_others_have_all_descriptors_a_client_is_turned_away() -> None:
     async with on_station(descriptor_max=0) as station:
         reader, writer = await station.client()
         assert await reader.read(1) == b""

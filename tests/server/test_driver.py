@@ -2,15 +2,18 @@
 
 Floods and repetitions are cut, a state that ends by itself waits, and alarms pass.
 
+A node that ends while its disk stalls keeps its directory locked; an error without an owner in the loop is told.
+
 Source: ADR 056.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import threading
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,6 +34,7 @@ from pykraft.server.driver import BURST_MAX, LINES_PER_S, REMEMBERED_MAX, REPEAT
 from pykraft.server.prometheus import METRICS
 from pykraft.types import Endpoint, Epoch, NodeId, ReportKind
 from tests.server.nodes import QUICK, TIMEOUT_S, StallingFs, Watcher, node_configs
+from tests.server.station import turns
 
 
 class Served:
@@ -75,6 +79,14 @@ class Served:
         return {api["api_key"] for api in body["api_keys"]}
 
 
+async def leading(folder: Path) -> Served:
+    """The only node of a quorum, which leads."""
+    [config] = node_configs(folder, 1)
+    served = Served(config)
+    await served.watcher.leader()
+    return served
+
+
 async def within_time(awaitable: Awaitable[ProposalOutcome]) -> Committed:
     outcome = await asyncio.wait_for(awaitable, TIMEOUT_S)
     assert isinstance(outcome, Committed)
@@ -82,7 +94,7 @@ async def within_time(awaitable: Awaitable[ProposalOutcome]) -> Committed:
 
 
 @pytest.mark.conformance(99, "H22")
-async def test_one_node_serves_and_remembers(runner: asyncio.Runner, tmp_path: Path) -> None:
+async def test_one_node_serves_and_remembers(tmp_path: Path) -> None:
     [config] = node_configs(tmp_path, 1)
     first = Served(config)
     epoch, _ = await first.watcher.leader()
@@ -98,7 +110,7 @@ async def test_one_node_serves_and_remembers(runner: asyncio.Runner, tmp_path: P
 
 
 @pytest.mark.conformance(99)
-async def test_three_nodes_elect_replicate_and_hand_over(runner: asyncio.Runner, tmp_path: Path) -> None:
+async def test_three_nodes_elect_replicate_and_hand_over(tmp_path: Path) -> None:
     nodes = {config.node_id: Served(config) for config in node_configs(tmp_path, 3)}
     leaders = [await served.watcher.leader() for served in nodes.values()]
     epoch, leader_id = max(leaders)
@@ -117,12 +129,8 @@ async def test_three_nodes_elect_replicate_and_hand_over(runner: asyncio.Runner,
         await served.leave_at_once()
 
 
-async def test_a_timer_whose_time_was_moved_takes_no_step(
-    runner: asyncio.Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    [config] = node_configs(tmp_path, 1)
-    served = Served(config)
-    await served.watcher.leader()
+async def test_a_timer_whose_time_was_moved_takes_no_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    served = await leading(tmp_path)
     node, ticks = served.node, list[int]()
     monkeypatch.setattr(node.host, "on_tick", lambda at: ticks.append(at.mono_ms))
     later_ms = now().mono_ms + 60_000
@@ -138,9 +146,7 @@ async def test_a_timer_whose_time_was_moved_takes_no_step(
     await served.leave_at_once()
 
 
-async def test_a_disk_that_stalls_holds_up_nothing_but_what_waits_for_it(
-    runner: asyncio.Runner, tmp_path: Path
-) -> None:
+async def test_a_disk_that_stalls_holds_up_nothing_but_what_waits_for_it(tmp_path: Path) -> None:
     [config] = node_configs(tmp_path, 1, raft=replace(QUICK, fetch_timeout_ms=60_000))
     fs = StallingFs()
     served = Served(config, fs=fs)
@@ -182,7 +188,7 @@ def test_a_disk_that_never_comes_back_does_not_keep_the_node(
 
 
 @pytest.mark.conformance(99)
-async def test_a_disk_that_fails_ends_the_node(runner: asyncio.Runner, tmp_path: Path) -> None:
+async def test_a_disk_that_fails_ends_the_node(tmp_path: Path) -> None:
     [config] = node_configs(tmp_path, 1)
     fs = StallingFs()
     served = Served(config, fs=fs)
@@ -199,7 +205,7 @@ async def test_a_disk_that_fails_ends_the_node(runner: asyncio.Runner, tmp_path:
 
 
 @pytest.mark.conformance(99)
-async def test_a_bug_below_the_host_ends_the_node(runner: asyncio.Runner, tmp_path: Path) -> None:
+async def test_a_bug_below_the_host_ends_the_node(tmp_path: Path) -> None:
     [config] = node_configs(tmp_path, 1)
 
     def break_down(epoch: Epoch, leader_id: NodeId | None) -> None:
@@ -212,7 +218,7 @@ async def test_a_bug_below_the_host_ends_the_node(runner: asyncio.Runner, tmp_pa
 
 
 @pytest.mark.conformance(99)
-async def test_a_bug_in_any_callback_or_task_ends_the_node(runner: asyncio.Runner, tmp_path: Path) -> None:
+async def test_a_bug_in_any_callback_or_task_ends_the_node(tmp_path: Path) -> None:
     [config] = node_configs(tmp_path, 1)
 
     def break_down() -> None:
@@ -226,20 +232,14 @@ async def test_a_bug_in_any_callback_or_task_ends_the_node(runner: asyncio.Runne
 
 
 @pytest.mark.conformance(99)
-async def test_a_complaint_of_the_loop_without_an_exception_ends_the_node(
-    runner: asyncio.Runner, tmp_path: Path
-) -> None:
-    [config] = node_configs(tmp_path, 1)
-    served = Served(config)
-    await served.watcher.leader()
+async def test_a_complaint_of_the_loop_without_an_exception_ends_the_node(tmp_path: Path) -> None:
+    served = await leading(tmp_path)
     asyncio.get_running_loop().call_exception_handler({"message": "something was lost"})
     with pytest.raises(RuntimeError, match="something was lost"):
         await served.ended()
 
 
-async def test_an_address_that_is_taken_is_a_bad_property_and_leaves_nothing_open(
-    runner: asyncio.Runner, tmp_path: Path
-) -> None:
+async def test_an_address_that_is_taken_is_a_bad_property_and_leaves_nothing_open(tmp_path: Path) -> None:
     first_config, second_config = node_configs(tmp_path, 2)
     taken = replace(second_config, listeners=first_config.listeners)
     first = Served(first_config)
@@ -255,7 +255,7 @@ async def test_an_address_that_is_taken_is_a_bad_property_and_leaves_nothing_ope
 
 
 @pytest.mark.conformance(99)
-async def test_who_is_asked_to_leave_twice_leaves_at_once(runner: asyncio.Runner, tmp_path: Path) -> None:
+async def test_who_is_asked_to_leave_twice_leaves_at_once(tmp_path: Path) -> None:
     config, _ = node_configs(tmp_path, 2)
     served = Served(config)
     await asyncio.wait([served.task], timeout=0.001)
@@ -265,11 +265,9 @@ async def test_who_is_asked_to_leave_twice_leaves_at_once(runner: asyncio.Runner
 
 @pytest.mark.conformance(99)
 async def test_a_failure_while_closing_does_not_hide_what_ended_the_node(
-    runner: asyncio.Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    [config] = node_configs(tmp_path, 1)
-    served = Served(config)
-    await served.watcher.leader()
+    served = await leading(tmp_path)
     close = served.node.host.close
 
     def close_and_fail() -> None:
@@ -283,25 +281,17 @@ async def test_a_failure_while_closing_does_not_hide_what_ended_the_node(
         await served.ended()
 
 
-def test_a_loop_that_is_held_up_is_told(
-    runner: asyncio.Runner, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_loop_that_is_held_up_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     [config] = node_configs(tmp_path, 1, raft=replace(QUICK, fetch_timeout_ms=40))
-
-    async def main() -> None:
-        served = Served(config)
-        await served.watcher.leader()
-        threading.Event().wait(driver_module.LAG_PERIOD_S + 0.05)
-        await served.leave()
-
-    runner.run(main())
+    served = Served(config)
+    await served.watcher.leader()
+    threading.Event().wait(driver_module.LAG_PERIOD_S + 0.05)
+    await served.leave()
     assert "the event loop was blocked for" in caplog.text
 
 
 @pytest.mark.conformance(54)
-async def test_metrics_of_the_host_and_the_machine_are_told_from_the_first_step_to_the_end(
-    runner: asyncio.Runner, tmp_path: Path
-) -> None:
+async def test_metrics_of_the_host_and_the_machine_are_told_from_the_first_step_to_the_end(tmp_path: Path) -> None:
     [config] = node_configs(tmp_path, 1)
     served = Served(config)
     assert served.node.metrics() == {}
@@ -322,30 +312,26 @@ async def test_metrics_of_the_host_and_the_machine_are_told_from_the_first_step_
     assert served.node.metrics() == {}
 
 
-def test_metrics_are_served_where_the_configuration_says(
-    runner: asyncio.Runner, tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_metrics_are_served_where_the_configuration_says(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     first, second = node_configs(tmp_path, 2)
     [port] = free_ports(1)
     first = replace(first, prometheus_listener=Endpoint("127.0.0.1", port))
     taken = replace(second, prometheus_listener=first.prometheus_listener)
-
-    async def main() -> None:
-        served = Served(first)
-        await asyncio.wait([served.task], timeout=0.001)
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
-        assert b"pykraft_raft_number_of_voters 2.0\n" in await asyncio.wait_for(reader.read(), TIMEOUT_S)
-        writer.close()
-        with pytest.raises(ConfigError) as caught:
-            await Served(taken).ended()
-        assert (caught.value.key, caught.value.value) == ("pykraft.prometheus.listener", f"127.0.0.1:{port}")
-        await served.leave_at_once()
-        with pytest.raises(ConnectionRefusedError):
-            await asyncio.open_connection("127.0.0.1", port)
-
     caplog.set_level(logging.INFO, "pykraft")
-    runner.run(main())
+    served = Served(first)
+    await asyncio.wait([served.task], timeout=0.001)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+    assert b"pykraft_raft_number_of_voters 2.0\n" in await asyncio.wait_for(reader.read(), TIMEOUT_S)
+    writer.close()
+    with pytest.raises(ConfigError) as caught:
+        await Served(taken).ended()
+    assert (caught.value.key, caught.value.value) == ("pykraft.prometheus.listener", f"127.0.0.1:{port}")
+    await served.leave_at_once()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)
     assert f"metrics are at http://127.0.0.1:{port}/metrics" in caplog.text
 
 
@@ -437,3 +423,153 @@ def test_a_directory_that_stays_unproven_is_logged_once_as_it_was_reported(text:
     desk.reports.report(Report(text=EMPTIED, is_alarm=True, kind=ReportKind.UNPROVEN), 10.0)
     desk.reports.log_due(10.1, is_proven=False)
     assert desk.logged[1:] == [(logging.ERROR, EMPTIED)]
+
+
+LANES = ("pykraft-ordered-lane", "pykraft-bulk-lane", "pykraft-closing")
+
+
+BOTH_LANES = pytest.mark.parametrize(
+    "lane", [lambda stall, node: stall.ordered(node), lambda stall, node: stall.bulk(node)], ids=["ordered", "bulk"]
+)
+TURNS = 1_000
+
+
+class Stall:
+    """What keeps a lane busy until it is let go."""
+
+    def __init__(self) -> None:
+        self.fs = StallingFs()
+        self.gate = threading.Event()
+        self.has_begun = threading.Event()
+
+    def ordered(self, node: Driver) -> None:
+        """The ordered lane waits for a sync."""
+        self.has_begun = self.fs.is_stalled
+        self.fs.gate.clear()
+        node.host.propose([b"a"], epoch=node.host.status.epoch, now=now(), on_outcome=lambda _: None)
+
+    def bulk(self, node: Driver) -> None:
+        """The bulk lane waits for a read; syncs go on, so nothing but this read is in the way of closing."""
+        node.submit_read(self._read, lambda _: None)
+
+    def let_go(self) -> None:
+        """The disk answers again."""
+        self.gate.set()
+        self.fs.gate.set()
+
+    def end(self) -> None:
+        """The disk answers, and all lanes end."""
+        self.let_go()
+        for thread in threading.enumerate():
+            if thread.name in LANES:
+                thread.join(TIMEOUT_S)
+        gc.collect()
+
+    def _read(self) -> None:
+        self.has_begun.set()
+        assert self.gate.wait(TIMEOUT_S)
+
+
+@pytest.fixture
+def stall() -> Iterator[Stall]:
+    """It ends with the test, so that no thread outlives it."""
+    made = Stall()
+    yield made
+    made.end()
+
+
+async def ending(stall: Stall, config: NodeConfig, lane: Callable[[Stall, Driver], None]) -> asyncio.Task[None]:
+    """A node that leads, was told to shut down, and waits for a lane."""
+    node = Driver(config, asyncio.get_running_loop(), fs=stall.fs)
+    watcher = Watcher()
+    node.host.register(watcher)
+    task = asyncio.create_task(node.run())
+    await watcher.leader()
+    lane(stall, node)
+    while not stall.has_begun.is_set():
+        await asyncio.wait([task], timeout=0.001)
+    node.shut_down()
+    node.shut_down()
+    return task
+
+
+@BOTH_LANES
+def test_the_directory_stays_locked_while_one_lane_is_at_work(
+    stall: Stall,
+    runner: asyncio.Runner,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    lane: Callable[[Stall, Driver], None],
+) -> None:
+    monkeypatch.setattr(driver_module, "LANE_STOP_TIMEOUT_S", 0.05)
+    [config] = node_configs(tmp_path, 1)
+
+    async def main() -> None:
+        await asyncio.wait_for(await ending(stall, config, lane), TIMEOUT_S)
+        asyncio.get_running_loop().set_exception_handler(None)
+
+    runner.run(main())
+    gc.collect()
+    with pytest.raises(StorageError, match="cannot lock"):
+        OsFs().lock(config.log_dir / ".lock")
+    stall.end()
+    OsFs().lock(config.log_dir / ".lock").release()
+
+
+@BOTH_LANES
+async def test_the_loop_of_the_application_turns_while_its_node_waits_for_the_disk(
+    stall: Stall, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lane: Callable[[Stall, Driver], None]
+) -> None:
+    """The loop stood still for as long as the node waited. The node still waits after many turns of the loop here."""
+    monkeypatch.setattr(driver_module, "LANE_STOP_TIMEOUT_S", TIMEOUT_S)
+    [config] = node_configs(tmp_path, 1)
+    task = await ending(stall, config, lane)
+    while not any(thread.name == "pykraft-closing" for thread in threading.enumerate()):
+        assert not task.done()
+        await asyncio.wait([task], timeout=0.001)
+    await turns(asyncio.get_running_loop(), TURNS)
+    assert not task.done()
+    stall.let_go()
+    await asyncio.wait_for(task, TIMEOUT_S)
+    asyncio.get_running_loop().set_exception_handler(None)
+
+
+async def test_trouble_of_the_network_is_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "pykraft")
+    served = await leading(tmp_path)
+    error = OSError(24, "Too many open files")
+    asyncio.get_running_loop().call_exception_handler({"message": "accept failed", "exception": error})
+    assert await served.api_keys()
+    await served.leave()
+    assert "accept failed: [Errno 24] Too many open files" in caplog.text
+
+
+def raise_full_disk() -> None:
+    raise OSError(28, "No space left on device")
+
+
+async def raise_full_disk_in_a_task() -> None:
+    raise_full_disk()
+
+
+@pytest.mark.parametrize("in_a_task", [False, True])
+async def test_an_os_error_without_a_socket_is_ours(tmp_path: Path, in_a_task: bool) -> None:
+    served = await leading(tmp_path)
+    loop = asyncio.get_running_loop()
+    if in_a_task:
+        await asyncio.wait([loop.create_task(raise_full_disk_in_a_task())])
+        gc.collect()
+    else:
+        loop.call_soon(raise_full_disk)
+    with pytest.raises(OSError, match="No space left on device"):
+        await served.ended()
+
+
+async def test_a_flood_of_failed_connections_is_a_few_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "pykraft")
+    served = await leading(tmp_path)
+    context = {"message": "accept failed", "exception": OSError(24, "Too many open files"), "socket": None}
+    for _ in range(10 * BURST_MAX):
+        asyncio.get_running_loop().call_exception_handler(context)
+    await served.leave()
+    assert BURST_MAX <= caplog.text.count("accept failed") < 2 * BURST_MAX

@@ -112,7 +112,7 @@ def reads() -> tuple[Told, BulkThread]:
 
 
 @pytest.mark.conformance(115)
-async def test_jobs_are_done_in_order_and_told_on_the_loop(runner: asyncio.Runner) -> None:
+async def test_jobs_are_done_in_order_and_told_on_the_loop() -> None:
     lane = FakeLane()
     told, thread = ordered(lane)
     for number in range(1, 100):
@@ -125,7 +125,7 @@ async def test_jobs_are_done_in_order_and_told_on_the_loop(runner: asyncio.Runne
 
 
 @pytest.mark.conformance(115)
-async def test_what_waits_while_the_disk_is_busy_is_done_in_one_turn(runner: asyncio.Runner) -> None:
+async def test_what_waits_while_the_disk_is_busy_is_done_in_one_turn() -> None:
     lane = FakeLane()
     lane.gate.clear()
     told, thread = ordered(lane)
@@ -140,7 +140,7 @@ async def test_what_waits_while_the_disk_is_busy_is_done_in_one_turn(runner: asy
     assert thread.stop(TIMEOUT_S)
 
 
-async def test_an_idle_lane_settles_once(runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_idle_lane_settles_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lanes, "IDLE_S", 0.001)
     lane = FakeLane()
     told, thread = ordered(lane)
@@ -150,7 +150,7 @@ async def test_an_idle_lane_settles_once(runner: asyncio.Runner, monkeypatch: py
     assert thread.stop(TIMEOUT_S)
 
 
-async def test_a_failure_is_told_and_ends_the_lane(runner: asyncio.Runner) -> None:
+async def test_a_failure_is_told_and_ends_the_lane() -> None:
     lane = FakeLane()
     lane.fails_at = 2
     told, thread = ordered(lane)
@@ -164,7 +164,7 @@ async def test_a_failure_is_told_and_ends_the_lane(runner: asyncio.Runner) -> No
     assert isinstance(told.failures[0], StorageError)
 
 
-async def test_a_failure_to_settle_is_a_failure(runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failure_to_settle_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lanes, "IDLE_S", 0.001)
     lane = FakeLane()
     lane.settle_error = StorageError("recovery-point", "input/output error")
@@ -173,9 +173,7 @@ async def test_a_failure_to_settle_is_a_failure(runner: asyncio.Runner, monkeypa
     assert thread.stop(TIMEOUT_S)
 
 
-async def test_a_lane_looks_after_its_files_while_it_is_idle(
-    runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_lane_looks_after_its_files_while_it_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lanes, "IDLE_S", 0.001)
     monkeypatch.setattr(lanes, "LOOK_S", 0.001)
     lane = FakeLane()
@@ -187,9 +185,7 @@ async def test_a_lane_looks_after_its_files_while_it_is_idle(
     assert thread.stop(TIMEOUT_S)
 
 
-async def test_a_busy_lane_looks_after_its_files_between_two_turns(
-    runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_busy_lane_looks_after_its_files_between_two_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lanes, "IDLE_S", TIMEOUT_S)
     monkeypatch.setattr(lanes, "LOOK_S", 0.0)
     lane = FakeLane()
@@ -204,7 +200,7 @@ async def test_a_busy_lane_looks_after_its_files_between_two_turns(
 
 
 @pytest.mark.conformance(115)
-async def test_stopping_does_what_is_queued_and_nothing_later(runner: asyncio.Runner) -> None:
+async def test_stopping_does_what_is_queued_and_nothing_later() -> None:
     lane = FakeLane()
     lane.gate.clear()
     _, thread = ordered(lane)
@@ -250,7 +246,7 @@ def test_a_lane_that_outlives_its_loop_tells_nobody(runner: asyncio.Runner) -> N
 
 
 @pytest.mark.conformance(115)
-async def test_reads_come_back_to_the_loop_in_order(runner: asyncio.Runner) -> None:
+async def test_reads_come_back_to_the_loop_in_order() -> None:
     told, bulk = reads()
     for number in range(10):
         bulk.submit(lambda number=number: (number, threading.current_thread().name), told.result)  # type: ignore[misc]
@@ -259,7 +255,7 @@ async def test_reads_come_back_to_the_loop_in_order(runner: asyncio.Runner) -> N
     assert bulk.stop(TIMEOUT_S)
 
 
-async def test_a_read_that_fails_is_told(runner: asyncio.Runner) -> None:
+async def test_a_read_that_fails_is_told() -> None:
     def read() -> None:
         raise StorageError("log", "input/output error")
 
@@ -271,7 +267,7 @@ async def test_a_read_that_fails_is_told(runner: asyncio.Runner) -> None:
     assert told.results == []
 
 
-async def test_reads_that_have_not_begun_are_dropped_at_the_end(runner: asyncio.Runner) -> None:
+async def test_reads_that_have_not_begun_are_dropped_at_the_end() -> None:
     gate, begun = threading.Event(), threading.Event()
     late: list[int] = []
 
@@ -289,7 +285,7 @@ async def test_reads_that_have_not_begun_are_dropped_at_the_end(runner: asyncio.
     assert late == []
 
 
-async def test_a_turn_is_reported_before_the_lane_does_what_nobody_waits_for(runner: asyncio.Runner) -> None:
+async def test_a_turn_is_reported_before_the_lane_does_what_nobody_waits_for() -> None:
     lane = FakeLane()
     lane.relieve_error = StorageError("log", "read-only file system")
     told, thread = ordered(lane)

@@ -357,7 +357,7 @@ def tcp_pair() -> tuple[socket.socket, socket.socket]:
     return near, far
 
 
-async def test_parts_arrive_in_order(runner: asyncio.Runner) -> None:
+async def test_parts_arrive_in_order() -> None:
     near, far = tcp_pair()
     transport, stream = await asyncio.get_running_loop().create_connection(Stream, sock=near)
     write_parts(transport, [b"one", memoryview(b"two"), bytearray(b"three")])
@@ -367,7 +367,7 @@ async def test_parts_arrive_in_order(runner: asyncio.Runner) -> None:
     await asyncio.wait_for(stream.lost.wait(), TIMEOUT_S)
 
 
-async def test_a_peer_that_does_not_read_pauses_the_writer(runner: asyncio.Runner) -> None:
+async def test_a_peer_that_does_not_read_pauses_the_writer() -> None:
     near, far = tcp_pair()
     transport, stream = await asyncio.get_running_loop().create_connection(Stream, sock=near)
     for _ in range(1_000):
@@ -380,7 +380,7 @@ async def test_a_peer_that_does_not_read_pauses_the_writer(runner: asyncio.Runne
     far.close()
 
 
-async def test_a_broken_connection_keeps_nothing_of_what_is_written(runner: asyncio.Runner) -> None:
+async def test_a_broken_connection_keeps_nothing_of_what_is_written() -> None:
     """1. The peer resets the connection; 2. frames are written before the loop has told that it is lost."""
     near, far = tcp_pair()
     transport, stream = await asyncio.get_running_loop().create_connection(Stream, sock=near)

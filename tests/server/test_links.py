@@ -35,7 +35,7 @@ from tests.server.station import (
 from tests.test_config import NODE
 
 
-async def test_a_client_is_accepted_heard_answered_and_gone(runner: asyncio.Runner) -> None:
+async def test_a_client_is_accepted_heard_answered_and_gone() -> None:
     async with on_station() as station:
         station.user.answer = lambda connection, message: station.links.send(connection, frame([message * 2]))
         reader, writer = await station.client()
@@ -47,7 +47,7 @@ async def test_a_client_is_accepted_heard_answered_and_gone(runner: asyncio.Runn
         station.links.close(ConnectionId(1))
 
 
-async def test_two_nodes_talk_over_a_dialed_connection(runner: asyncio.Runner) -> None:
+async def test_two_nodes_talk_over_a_dialed_connection() -> None:
     async with on_station() as station:
         links, user = station.links, station.user
         user.answer = lambda connection, message: (
@@ -65,7 +65,7 @@ async def test_two_nodes_talk_over_a_dialed_connection(runner: asyncio.Runner) -
         assert (links.accepted_count, links.dialed_count, links.violations) == (0, 0, 0)
 
 
-async def test_an_answer_may_be_larger_than_a_request(runner: asyncio.Runner) -> None:
+async def test_an_answer_may_be_larger_than_a_request() -> None:
     answer = b"x" * 3_000
     async with on_station(request_size_bytes_max=2_000) as station:
         links, user = station.links, station.user
@@ -83,7 +83,7 @@ async def test_an_answer_may_be_larger_than_a_request(runner: asyncio.Runner) ->
     assert "a frame of 3000 bytes: allowed are 1 to 2000" in user.reports[0]
 
 
-async def test_small_requests_are_not_held_back(runner: asyncio.Runner) -> None:
+async def test_small_requests_are_not_held_back() -> None:
     async with on_station() as station:
         no_delay: list[int] = []
 
@@ -101,7 +101,7 @@ async def test_small_requests_are_not_held_back(runner: asyncio.Runner) -> None:
         assert no_delay[0] != 0
 
 
-async def test_a_dial_that_is_refused_is_told_as_such(runner: asyncio.Runner) -> None:
+async def test_a_dial_that_is_refused_is_told_as_such() -> None:
     async with on_station() as station:
         [port] = free_ports(1)
         dialed = station.links.dial(Endpoint(HOST, port))
@@ -110,22 +110,20 @@ async def test_a_dial_that_is_refused_is_told_as_such(runner: asyncio.Runner) ->
 
 
 @pytest.mark.parametrize("addresses", [[HOST, "255.255.255.255"], ["255.255.255.255", HOST]])
-async def test_a_dial_is_not_refused_while_another_address_may_be_the_peers(
-    runner: asyncio.Runner, addresses: list[str]
-) -> None:
+async def test_a_dial_is_not_refused_while_another_address_may_be_the_peers(addresses: list[str]) -> None:
     async with on_station(names=lambda loop: Names(loop, lookup=lambda endpoint: addresses)) as station:
         [port] = free_ports(1)
         dialed = station.links.dial(Endpoint("kafka", port))
         await station.user.hears(("closed", dialed))
 
 
-async def test_a_host_without_addresses_is_closed(runner: asyncio.Runner) -> None:
+async def test_a_host_without_addresses_is_closed() -> None:
     async with on_station(names=lambda loop: Names(loop, lookup=lambda endpoint: [])) as station:
         dialed = station.links.dial(Endpoint("kafka", 9_092))
         await station.user.hears(("closed", dialed))
 
 
-async def test_the_next_address_of_a_host_is_tried(runner: asyncio.Runner) -> None:
+async def test_the_next_address_of_a_host_is_tried() -> None:
     addresses = ["127.0.0.99", HOST]
     async with on_station(names=lambda loop: Names(loop, lookup=lambda endpoint: addresses)) as station:
         station.links.dial(Endpoint("kafka", station.endpoint.port))
@@ -133,7 +131,7 @@ async def test_the_next_address_of_a_host_is_tried(runner: asyncio.Runner) -> No
         assert ("connected", 1) in station.user.heard
 
 
-async def test_a_dial_takes_no_longer_than_it_may(runner: asyncio.Runner) -> None:
+async def test_a_dial_takes_no_longer_than_it_may() -> None:
     gate = threading.Event()
 
     def never(endpoint: Endpoint) -> list[str]:
@@ -147,7 +145,7 @@ async def test_a_dial_takes_no_longer_than_it_may(runner: asyncio.Runner) -> Non
         assert station.user.reasons == ["its name was not resolved within 10 ms"]
 
 
-async def test_of_a_dial_that_was_closed_nothing_is_heard(runner: asyncio.Runner) -> None:
+async def test_of_a_dial_that_was_closed_nothing_is_heard() -> None:
     async with on_station() as station:
         station.links.close(station.links.dial(station.endpoint))
         other = station.links.dial(station.endpoint)
@@ -155,7 +153,7 @@ async def test_of_a_dial_that_was_closed_nothing_is_heard(runner: asyncio.Runner
         assert not [event for event, connection in station.user.heard if connection == other - 1]
 
 
-async def test_a_dial_that_succeeds_after_it_was_closed_is_given_up(runner: asyncio.Runner) -> None:
+async def test_a_dial_that_succeeds_after_it_was_closed_is_given_up() -> None:
     async with on_station() as station:
         dialed = station.links.dial(station.endpoint)
         link = station.links._new_link(None)
@@ -201,7 +199,7 @@ async def test_a_dial_whose_time_is_over_as_it_connects_is_closed(runner: asynci
 @pytest.mark.parametrize(
     "host", ["127.0.0.1\0", "::ffff:127.0.0.1\0x", "a\0b", "fe80::1%\0", "..", "\ud800", "x" * 300]
 )
-async def test_a_dial_of_what_is_no_host_is_closed(runner: asyncio.Runner, host: str) -> None:
+async def test_a_dial_of_what_is_no_host_is_closed(host: str) -> None:
     async with on_station() as station:
         [port] = free_ports(1)
         dialed = station.links.dial(Endpoint(host, port))
@@ -210,7 +208,7 @@ async def test_a_dial_of_what_is_no_host_is_closed(runner: asyncio.Runner, host:
     assert station.user.failures == []
 
 
-async def test_a_dial_that_fails_in_a_way_that_nobody_foresaw_is_told(runner: asyncio.Runner) -> None:
+async def test_a_dial_that_fails_in_a_way_that_nobody_foresaw_is_told() -> None:
     class StrangeNames(Names):
         async def addresses(self, endpoint: Endpoint) -> list[str]:
             raise OverflowError(f"what is {endpoint}?")
@@ -223,7 +221,7 @@ async def test_a_dial_that_fails_in_a_way_that_nobody_foresaw_is_told(runner: as
     assert user.reports == ["cannot dial 'a\\nb:1': OverflowError('what is a\\nb:1?')"]
 
 
-async def test_a_bug_in_a_dial_is_not_lost(runner: asyncio.Runner) -> None:
+async def test_a_bug_in_a_dial_is_not_lost() -> None:
     class BrokenNames(Names):
         async def addresses(self, endpoint: Endpoint) -> list[str]:
             raise AssertionError(f"a bug at {endpoint}")
@@ -236,7 +234,7 @@ async def test_a_bug_in_a_dial_is_not_lost(runner: asyncio.Runner) -> None:
 
 
 @pytest.mark.parametrize("garbage", [b"\x16\x03\x01\x02\0\x01\0", b"GET / HTTP/1.1\r\n\r\n", struct.pack(">i", 2**30)])
-async def test_garbage_closes_its_connection_with_one_line(runner: asyncio.Runner, garbage: bytes) -> None:
+async def test_garbage_closes_its_connection_with_one_line(garbage: bytes) -> None:
     async with on_station() as station:
         reader, writer = await station.client()
         writer.write(garbage)
@@ -248,7 +246,7 @@ async def test_garbage_closes_its_connection_with_one_line(runner: asyncio.Runne
     assert user.reports[0].startswith("closing connection 1 on PLAINTEXT: a frame of")
 
 
-async def test_one_client_too_many_costs_the_most_silent_one_its_place(runner: asyncio.Runner) -> None:
+async def test_one_client_too_many_costs_the_most_silent_one_its_place() -> None:
     async with on_station(accepted_max=2) as station:
         user = station.user
         clients = []
@@ -267,7 +265,7 @@ async def test_one_client_too_many_costs_the_most_silent_one_its_place(runner: a
     assert report == "closing connection 2 on PLAINTEXT: 2 connections are open, and it has been silent the longest"
 
 
-async def test_silent_clients_are_closed_after_a_while_and_dialed_connections_are_not(runner: asyncio.Runner) -> None:
+async def test_silent_clients_are_closed_after_a_while_and_dialed_connections_are_not() -> None:
     async with on_station(idle_ms_max=40) as station:
         dialed = station.links.dial(station.endpoint)
         await station.user.wait_for(lambda: ("connected", dialed) in station.user.heard)
@@ -281,7 +279,7 @@ async def test_silent_clients_are_closed_after_a_while_and_dialed_connections_ar
     assert user.heard.index(("closed", 2)) < user.heard.index(("closed", 1)), "the client's end goes first"
 
 
-async def test_unfinished_frames_of_all_clients_are_bounded_together(runner: asyncio.Runner) -> None:
+async def test_unfinished_frames_of_all_clients_are_bounded_together() -> None:
     async with on_station(held_size_bytes_max=200_000) as station:
         user = station.user
         small_reader, small = await station.client()
@@ -300,7 +298,7 @@ async def test_unfinished_frames_of_all_clients_are_bounded_together(runner: asy
 
 
 @pytest.mark.conformance("H29")
-async def test_a_peer_that_does_not_read_costs_one_buffer(runner: asyncio.Runner) -> None:
+async def test_a_peer_that_does_not_read_costs_one_buffer() -> None:
     requests = 2_000
     async with on_station() as station:
         user = station.user
@@ -316,7 +314,7 @@ async def test_a_peer_that_does_not_read_costs_one_buffer(runner: asyncio.Runner
         await hang_up(writer)
 
 
-async def test_what_was_written_before_the_close_arrives(runner: asyncio.Runner) -> None:
+async def test_what_was_written_before_the_close_arrives() -> None:
     answer = b"x" * 5_000_000
     async with on_station() as station:
 
@@ -334,7 +332,7 @@ async def test_what_was_written_before_the_close_arrives(runner: asyncio.Runner)
 
 
 @pytest.mark.parametrize("host", ["localhost", ""])
-async def test_a_name_listens_on_the_addresses_that_the_machine_has(runner: asyncio.Runner, host: str) -> None:
+async def test_a_name_listens_on_the_addresses_that_the_machine_has(host: str) -> None:
     async with on_station() as station:
         [port] = free_ports(1)
         await station.links.listen(LISTENER, listening_sockets(Endpoint(host, port)))
@@ -342,7 +340,7 @@ async def test_a_name_listens_on_the_addresses_that_the_machine_has(runner: asyn
         await station.user.wait_for(lambda: ("connected", dialed) in station.user.heard)
 
 
-async def test_after_the_end_nobody_is_accepted_or_told(runner: asyncio.Runner) -> None:
+async def test_after_the_end_nobody_is_accepted_or_told() -> None:
     async with on_station() as station:
         reader, writer = await station.client()
         await station.user.hears(("accepted", 1))
@@ -366,7 +364,7 @@ def test_only_listeners_for_clients_take_requests_as_large_as_a_batch() -> None:
     assert limits.frame_size_bytes_max(None) == limits.answer_size_bytes_max
 
 
-async def test_a_name_that_nobody_knows_is_told_as_such(runner: asyncio.Runner) -> None:
+async def test_a_name_that_nobody_knows_is_told_as_such() -> None:
     def unknown(endpoint: Endpoint) -> list[str]:
         raise socket.gaierror(socket.EAI_NONAME, f"nobody knows {endpoint.host}")
 
@@ -376,14 +374,14 @@ async def test_a_name_that_nobody_knows_is_told_as_such(runner: asyncio.Runner) 
         assert station.user.reasons == ["its name cannot be resolved (nobody knows kafka)"]
 
 
-async def test_a_dial_that_takes_too_long_is_told_as_such(runner: asyncio.Runner) -> None:
+async def test_a_dial_that_takes_too_long_is_told_as_such() -> None:
     async with on_station(dial_ms_max=0) as station:
         dialed = station.links.dial(station.endpoint)
         await station.user.wait_for(lambda: ("closed", dialed) in station.user.heard)
         assert "no connection within 0 ms" in station.user.reasons
 
 
-async def test_garbage_from_a_dialed_address_is_told_as_such(runner: asyncio.Runner) -> None:
+async def test_garbage_from_a_dialed_address_is_told_as_such() -> None:
     async with on_station() as station:
 
         async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -399,7 +397,7 @@ async def test_garbage_from_a_dialed_address_is_told_as_such(runner: asyncio.Run
         assert "SSH" in reason
 
 
-async def test_clients_that_ask_much_take_turns_and_leave_the_loop_to_others(runner: asyncio.Runner) -> None:
+async def test_clients_that_ask_much_take_turns_and_leave_the_loop_to_others() -> None:
     clients_count, requests_count = 40, 200
     async with on_station() as station:
         loop = asyncio.get_running_loop()
@@ -433,7 +431,7 @@ async def test_clients_that_ask_much_take_turns_and_leave_the_loop_to_others(run
 
 
 @pytest.mark.conformance("H29")
-async def test_answers_that_clients_do_not_read_are_bounded_together(runner: asyncio.Runner) -> None:
+async def test_answers_that_clients_do_not_read_are_bounded_together() -> None:
     answer = b"x" * 20_000_000
     async with on_station(unsent_size_bytes_max=60_000_000) as station:
         user, links = station.user, station.links
@@ -460,7 +458,7 @@ async def test_answers_that_clients_do_not_read_are_bounded_together(runner: asy
     assert all("its own have waited the longest" in report for report in user.reports)
 
 
-async def test_who_has_read_meanwhile_is_not_closed(runner: asyncio.Runner) -> None:
+async def test_who_has_read_meanwhile_is_not_closed() -> None:
     async with on_station(unsent_size_bytes_max=20_000_000) as station:
         user, links = station.user, station.links
         user.answer = lambda connection, message: links.send(connection, frame([b"x" * 8_000_000]))

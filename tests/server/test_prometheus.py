@@ -15,8 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pykraft.errors import UsageError
-from pykraft.host.metrics import STATES, MetricKind, Metrics
-from pykraft.host.sensors import SAMPLE_MS, SAMPLES
+from pykraft.host.metrics import SAMPLE_MS, SAMPLES, STATES, MetricKind, Metrics
 from pykraft.server import prometheus
 from pykraft.server.binding import listening_sockets, port_of
 from pykraft.server.prometheus import (
@@ -114,7 +113,7 @@ async def on_station(host: str = "127.0.0.1") -> AsyncIterator[Station]:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-async def test_a_scrape_gets_the_metrics(runner: asyncio.Runner, host: str) -> None:
+async def test_a_scrape_gets_the_metrics(host: str) -> None:
     async with on_station(host) as station:
         status, headers, body = await station.ask(GOOD)
         assert status == 200
@@ -178,7 +177,7 @@ def test_a_node_that_has_ended_tells_nothing() -> None:
         (b"GET /metrics HTTP/1.1\r\nA: " + b"x" * REQUEST_SIZE_BYTES_MAX + b"\r\n\r\n", 431),
     ],
 )
-async def test_what_is_asked_decides_the_status(runner: asyncio.Runner, request_: bytes, status: int) -> None:
+async def test_what_is_asked_decides_the_status(request_: bytes, status: int) -> None:
     async with on_station() as station:
         found, headers, body = await station.ask(request_)
         assert found == status
@@ -188,7 +187,7 @@ async def test_what_is_asked_decides_the_status(runner: asyncio.Runner, request_
         assert headers.get("Allow") == ("GET, HEAD" if status == 405 else None)
 
 
-async def test_head_is_the_head_of_get(runner: asyncio.Runner) -> None:
+async def test_head_is_the_head_of_get() -> None:
     async with on_station() as station:
         status, headers, body = await station.ask(GOOD.replace(b"GET", b"HEAD"))
         _, expected, content = await station.ask(GOOD)
@@ -196,7 +195,7 @@ async def test_head_is_the_head_of_get(runner: asyncio.Runner) -> None:
         assert int(headers["Content-Length"]) == len(content)
 
 
-async def test_a_request_may_come_in_pieces_and_what_follows_it_is_ignored(runner: asyncio.Runner) -> None:
+async def test_a_request_may_come_in_pieces_and_what_follows_it_is_ignored() -> None:
     async with on_station() as station:
         async with station.client() as client:
             for piece in (GOOD[:3], GOOD[3:-1], GOOD[-1:] + GOOD):
@@ -206,7 +205,7 @@ async def test_a_request_may_come_in_pieces_and_what_follows_it_is_ignored(runne
         assert station.told == 1
 
 
-async def test_one_connection_too_many_is_closed_and_a_place_becomes_free_again(runner: asyncio.Runner) -> None:
+async def test_one_connection_too_many_is_closed_and_a_place_becomes_free_again() -> None:
     async with on_station() as station, AsyncExitStack() as closing:
         clients = [await closing.enter_async_context(station.client()) for _ in range(CONNECTIONS_MAX + 1)]
         assert await clients[-1].read() == b""
@@ -215,14 +214,14 @@ async def test_one_connection_too_many_is_closed_and_a_place_becomes_free_again(
         assert (await station.ask(GOOD))[0] == 200
 
 
-async def test_who_takes_too_long_to_ask_is_closed(runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_takes_too_long_to_ask_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prometheus, "EXCHANGE_TIMEOUT_S", 0.01)
     async with on_station() as station, station.client() as client:
         client.writer.write(b"GET")
         assert await client.read() == b""
 
 
-async def test_the_end_closes_what_is_under_way_and_listens_no_more(runner: asyncio.Runner) -> None:
+async def test_the_end_closes_what_is_under_way_and_listens_no_more() -> None:
     async with on_station() as station:
         async with station.client() as client:
             await station.ask(GOOD)
@@ -232,7 +231,7 @@ async def test_the_end_closes_what_is_under_way_and_listens_no_more(runner: asyn
             await station.ask(GOOD)
 
 
-async def test_who_was_being_accepted_when_all_was_closed_is_closed_too(runner: asyncio.Runner) -> None:
+async def test_who_was_being_accepted_when_all_was_closed_is_closed_too() -> None:
     async with on_station() as station:
         station.endpoint.close()
         late, transport = prometheus._Exchange(station.endpoint), FakeTransport()

@@ -147,7 +147,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-async def test_after_quick_groups_the_loop_syncs_at_the_end_of_its_turn(runner: asyncio.Runner, clock: Clock) -> None:
+async def test_after_quick_groups_the_loop_syncs_at_the_end_of_its_turn(clock: Clock) -> None:
     case = await Case(clock).trusted()
     case.submit()
     assert len(case.lane.groups) == QUICK_COUNT, "what this turn sends leaves before the loop waits for the disk"
@@ -160,9 +160,7 @@ async def test_after_quick_groups_the_loop_syncs_at_the_end_of_its_turn(runner: 
     assert case.told.failures == []
 
 
-async def test_what_is_only_written_is_written_on_the_loop_whatever_else_it_does(
-    runner: asyncio.Runner, clock: Clock
-) -> None:
+async def test_what_is_only_written_is_written_on_the_loop_whatever_else_it_does(clock: Clock) -> None:
     case = Case(clock)
     case.lane.is_lazy = True
     case.submit()
@@ -183,9 +181,7 @@ async def test_what_is_only_written_is_written_on_the_loop_whatever_else_it_does
     case.end()
 
 
-async def test_after_a_stall_the_thread_gets_the_groups_for_many_times_its_length(
-    runner: asyncio.Runner, clock: Clock
-) -> None:
+async def test_after_a_stall_the_thread_gets_the_groups_for_many_times_its_length(clock: Clock) -> None:
     case = await Case(clock).trusted()
     case.lane.takes_s = 1.0
     assert await case.do() == [LOOP]
@@ -198,7 +194,7 @@ async def test_after_a_stall_the_thread_gets_the_groups_for_many_times_its_lengt
     case.end()
 
 
-async def test_a_disk_that_is_still_slow_is_left_to_the_thread(runner: asyncio.Runner, clock: Clock) -> None:
+async def test_a_disk_that_is_still_slow_is_left_to_the_thread(clock: Clock) -> None:
     case = await Case(clock).trusted()
     case.lane.takes_s = 2 * SLOW_S
     assert await case.do() == [LOOP]
@@ -209,7 +205,7 @@ async def test_a_disk_that_is_still_slow_is_left_to_the_thread(runner: asyncio.R
     case.end()
 
 
-async def test_a_loop_with_other_work_leaves_groups_to_the_thread(runner: asyncio.Runner, clock: Clock) -> None:
+async def test_a_loop_with_other_work_leaves_groups_to_the_thread(clock: Clock) -> None:
     case = await Case(clock).trusted()
     last = case.submit()
     clock.now_s += 2 * TURN_S_MAX
@@ -220,7 +216,7 @@ async def test_a_loop_with_other_work_leaves_groups_to_the_thread(runner: asynci
 
 
 async def test_a_group_is_not_done_on_the_loop_while_the_thread_uses_the_lane(
-    runner: asyncio.Runner, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lanes, "IDLE_S", 0.001)
     case = await Case(clock).trusted()
@@ -239,7 +235,7 @@ async def test_a_group_is_not_done_on_the_loop_while_the_thread_uses_the_lane(
     case.end()
 
 
-async def test_the_loop_does_not_overtake_the_thread(runner: asyncio.Runner, clock: Clock) -> None:
+async def test_the_loop_does_not_overtake_the_thread(clock: Clock) -> None:
     case = await Case(clock).trusted()
     case.last += 1
     case.ordered.submit(append(case.last, SIZE_BYTES_MAX))
@@ -251,9 +247,7 @@ async def test_the_loop_does_not_overtake_the_thread(runner: asyncio.Runner, clo
     case.end()
 
 
-async def test_the_thread_settles_what_the_loop_has_done(
-    runner: asyncio.Runner, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_thread_settles_what_the_loop_has_done(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lanes, "IDLE_S", 0.001)
     case = await Case(clock).trusted()
     for _ in range(3):
@@ -265,7 +259,7 @@ async def test_the_thread_settles_what_the_loop_has_done(
     case.end()
 
 
-async def test_the_lane_is_relieved_now_and_then(runner: asyncio.Runner, clock: Clock) -> None:
+async def test_the_lane_is_relieved_now_and_then(clock: Clock) -> None:
     case = await Case(clock).trusted()
     await case.do(2 * RELIEVED_EVERY)
     await turn_ended()
@@ -276,7 +270,7 @@ async def test_the_lane_is_relieved_now_and_then(runner: asyncio.Runner, clock: 
     case.end()
 
 
-async def test_a_failure_on_the_loop_is_told(runner: asyncio.Runner, clock: Clock) -> None:
+async def test_a_failure_on_the_loop_is_told(clock: Clock) -> None:
     case = await Case(clock).trusted()
     case.lane.error = StorageError("log", "no space left on device")
     last = case.submit()
@@ -286,7 +280,7 @@ async def test_a_failure_on_the_loop_is_told(runner: asyncio.Runner, clock: Cloc
     case.end()
 
 
-async def test_what_a_turn_has_gathered_is_finished_at_the_end(runner: asyncio.Runner, clock: Clock) -> None:
+async def test_what_a_turn_has_gathered_is_finished_at_the_end(clock: Clock) -> None:
     case = await Case(clock).trusted()
     await case.do(RELIEVED_EVERY - 1)
     last = case.submit()
@@ -320,9 +314,7 @@ class NotingFs(StallingFs):
         super().pass_gate(path)
 
 
-async def test_a_disk_that_fails_under_the_loop_ends_the_node(
-    runner: asyncio.Runner, clock: Clock, tmp_path: Path
-) -> None:
+async def test_a_disk_that_fails_under_the_loop_ends_the_node(clock: Clock, tmp_path: Path) -> None:
     [config] = node_configs(tmp_path, 1)
     fs = NotingFs()
     served = Served(config, fs=fs)

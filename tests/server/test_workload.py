@@ -111,11 +111,18 @@ class World:
         return [fields for event, fields in self.told if event == "ack"]
 
 
+def leading(*, records_per_s: int = 1_000, record_size_bytes: int = 100, until_s: float | None = None) -> World:
+    """The world of a leader with this load, at this time."""
+    world = World(load=Load(records_per_s=records_per_s, record_size_bytes=record_size_bytes))
+    world.lead()
+    if until_s is not None:
+        world.loop.run_until(until_s)
+    return world
+
+
 @pytest.mark.conformance("H19")
 def test_a_record_says_which_it_is() -> None:
-    world = World(load=Load(records_per_s=1_000, record_size_bytes=100))
-    world.lead()
-    world.loop.run_until(0.1)
+    world = leading(until_s=0.1)
     count = len(world.host.records)
     assert count == pytest.approx(100, abs=5)
     for sequence, record in enumerate(world.host.records):
@@ -129,17 +136,13 @@ def test_a_record_says_which_it_is() -> None:
 
 
 def test_the_smallest_record_is_its_head() -> None:
-    world = World(load=Load(records_per_s=1_000, record_size_bytes=RECORD_HEAD.size))
-    world.lead()
-    world.loop.run_until(0.01)
+    world = leading(record_size_bytes=RECORD_HEAD.size, until_s=0.01)
     assert {len(record) for record in world.host.records} == {RECORD_HEAD.size}
 
 
 @pytest.mark.parametrize("size_bytes", [1, 2, 10, RECORD_HEAD.size - 1])
 def test_a_smaller_record_is_a_hash_of_the_head_of_its_proposal(size_bytes: int) -> None:
-    world = World(load=Load(records_per_s=1_000, record_size_bytes=size_bytes))
-    world.lead()
-    world.loop.run_until(0.3)
+    world = leading(record_size_bytes=size_bytes, until_s=0.3)
     assert len(world.host.records) == pytest.approx(300, abs=5)
     sequence = 0
     for proposal in world.host.proposals:
@@ -152,9 +155,7 @@ def test_a_smaller_record_is_a_hash_of_the_head_of_its_proposal(size_bytes: int)
 
 
 def test_small_records_in_flight_are_bounded_by_their_number() -> None:
-    world = World(load=Load(records_per_s=-1, record_size_bytes=1))
-    world.lead()
-    world.loop.run_until(0.001)
+    world = leading(records_per_s=-1, record_size_bytes=1, until_s=0.001)
     assert len(world.host.records) == IN_FLIGHT_RECORDS_MAX
     world.host.commit()
     world.loop.run_until(0.002)
@@ -196,16 +197,12 @@ def test_an_observer_without_an_id_never_leads() -> None:
 
 
 def test_a_rate_of_zero_is_no_load() -> None:
-    world = World(load=Load(records_per_s=0))
-    world.lead()
-    world.loop.run_until(1.0)
+    world = leading(records_per_s=0, until_s=1.0)
     assert world.host.records == []
 
 
 def test_what_is_in_flight_is_bounded_and_made_up_for() -> None:
-    world = World(load=Load(records_per_s=1_000_000, record_size_bytes=1_024))
-    world.lead()
-    world.loop.run_until(1.0)
+    world = leading(records_per_s=1_000_000, record_size_bytes=1_024, until_s=1.0)
     assert sum(map(len, world.host.records)) == IN_FLIGHT_SIZE_BYTES_MAX
     world.host.commit()
     world.loop.run_until(1.0 + PERIOD_S)
@@ -213,9 +210,7 @@ def test_what_is_in_flight_is_bounded_and_made_up_for() -> None:
 
 
 def test_proposals_are_of_moderate_size() -> None:
-    world = World(load=Load(records_per_s=-1, record_size_bytes=100))
-    world.lead()
-    world.loop.run_until(0.0)
+    world = leading(records_per_s=-1, until_s=0.0)
     assert len(world.host.proposals) > 1
     assert all(sum(map(len, each.values)) <= PROPOSAL_SIZE_BYTES_MAX for each in world.host.proposals)
     assert [each.first_sequence for each in world.host.proposals] == sorted(
@@ -224,9 +219,7 @@ def test_proposals_are_of_moderate_size() -> None:
 
 
 def test_a_load_without_limit_goes_on_as_soon_as_there_is_room() -> None:
-    world = World(load=Load(records_per_s=-1, record_size_bytes=1_024))
-    world.lead()
-    world.loop.run_until(0.001)
+    world = leading(records_per_s=-1, record_size_bytes=1_024, until_s=0.001)
     for _ in range(3):
         world.host.commit()
         assert world.host.proposals == []
@@ -235,9 +228,7 @@ def test_a_load_without_limit_goes_on_as_soon_as_there_is_room() -> None:
 
 
 def test_a_resting_load_writes_nothing_and_reports_what_was_in_flight() -> None:
-    world = World(load=Load(records_per_s=1_000, record_size_bytes=100))
-    world.lead()
-    world.loop.run_until(0.1)
+    world = leading(until_s=0.1)
     count = len(world.host.records)
     world.workload.rest()
     world.loop.run_until(0.2)
@@ -250,9 +241,7 @@ def test_a_resting_load_writes_nothing_and_reports_what_was_in_flight() -> None:
 
 
 def test_each_commit_is_acknowledged_with_its_place() -> None:
-    world = World(load=Load(records_per_s=1_000, record_size_bytes=100))
-    world.lead()
-    world.loop.run_until(0.02)
+    world = leading(until_s=0.02)
     count = len(world.host.records)
     world.host.commit()
     acks = world.acks()
@@ -269,18 +258,14 @@ def test_each_commit_is_acknowledged_with_its_place() -> None:
 
 
 def test_what_may_or_may_not_be_committed_is_not_acknowledged() -> None:
-    world = World(load=Load(records_per_s=1_000, record_size_bytes=100))
-    world.lead()
-    world.loop.run_until(0.02)
+    world = leading(until_s=0.02)
     for proposal in world.host.proposals:
         proposal.on_outcome(OutcomeUnknown(base_offset=Offset(0), epoch=EPOCH))
     assert world.acks() == []
 
 
 def test_the_end_of_a_claim_is_told_and_the_next_begins_at_zero() -> None:
-    world = World(load=Load(records_per_s=1_000, record_size_bytes=100))
-    world.lead()
-    world.loop.run_until(0.1)
+    world = leading(until_s=0.1)
     world.workload.on_leader_change(Epoch(8), None)
     before = len(world.host.records)
     world.loop.run_until(1.0)
@@ -305,9 +290,7 @@ def test_the_next_own_claim_ends_the_one_before() -> None:
 
 @pytest.mark.parametrize("error", [BufferFullError("later"), NotLeaderError(2, 8)])
 def test_sequences_that_were_rejected_are_proposed_again(error: Exception) -> None:
-    world = World(load=Load(records_per_s=1_000, record_size_bytes=100))
-    world.lead()
-    world.loop.run_until(0.01)
+    world = leading(until_s=0.01)
     world.host.commit()
     world.host.error = error
     world.loop.run_until(0.1)
@@ -320,9 +303,7 @@ def test_sequences_that_were_rejected_are_proposed_again(error: Exception) -> No
 
 
 def test_a_late_rejection_leaves_a_hole_and_never_a_double() -> None:
-    world = World(load=Load(records_per_s=1_000, record_size_bytes=100))
-    world.lead()
-    world.loop.run_until(0.02)
+    world = leading(until_s=0.02)
     world.host.proposals.pop(0).on_outcome(Rejected(error=NotLeaderError(2, 8)))
     world.loop.run_until(0.04)
     sequences = [RECORD_HEAD.unpack_from(record)[2] for record in world.host.records]
@@ -340,8 +321,7 @@ def test_any_other_rejection_is_our_bug() -> None:
 
 @pytest.mark.conformance("H45")
 def test_a_leader_prints_throughput_and_latency(capsys: pytest.CaptureFixture[str]) -> None:
-    world = World(load=Load(records_per_s=1_000, record_size_bytes=100))
-    world.lead()
+    world = leading()
     for step in range(1, 106):
         world.loop.run_until(step * 0.05)
         world.host.commit()
@@ -357,9 +337,7 @@ def test_output_that_cannot_be_written_ends_the_node_and_not_the_load_alone(monk
         def write(self, text: str) -> int:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    world = World(load=Load(records_per_s=1_000, record_size_bytes=100))
-    world.lead()
-    world.loop.run_until(3.0)
+    world = leading(until_s=3.0)
     world.host.commit()
     monkeypatch.setattr(sys, "stdout", Full())
     world.loop.run_until(10.0)
@@ -368,9 +346,7 @@ def test_output_that_cannot_be_written_ends_the_node_and_not_the_load_alone(monk
 
 
 def test_who_resigned_prints_nothing_more(capsys: pytest.CaptureFixture[str]) -> None:
-    world = World(load=Load(records_per_s=1_000, record_size_bytes=100))
-    world.lead()
-    world.loop.run_until(3.0)
+    world = leading(until_s=3.0)
     world.host.commit()
     world.host.error = NotLeaderError(None, 7)
     world.loop.run_until(10.0)

@@ -54,8 +54,8 @@ TESTS_MUST_CITE = re.compile(r"tests/(core|protocol|rpc|log|snapshot|host)/(\w+/
 OURS = {
     "src/pykraft/log/fs.py": "the seam between the log and its files",
     "src/pykraft/log/paths.py": "names of files",
-    "src/pykraft/protocol/source.py": "text of generated functions",
-    "tests/protocol/test_source.py": "text of generated functions",
+    "src/pykraft/protocol/schema.py": "text of generated functions",
+    "tests/protocol/test_schema.py": "text of generated functions",
     "tests/host/test_components.py": "how a node is put together",
 }
 """Modules and tests that would have to cite a source but contain no rule, and what they contain instead."""

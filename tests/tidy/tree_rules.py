@@ -30,8 +30,6 @@ TABLES: dict[str, str] = {
 APART: dict[str, str] = {
     "pykraft.protocol.metadata.tables": "it is generated from Kafka's message definitions",
     "pykraft.client.subscriptions": "it is compiled, and client.node cannot be",
-    "pykraft.host.directory_proof": "not merged yet",
-    "pykraft.host.voter_records": "not merged yet",
     "pykraft.kv.http_server": "it needs uvicorn, which only the extra kv has",
     "pykraft.log.log_scan": "it only reads, and recovery, its user, only writes",
     "pykraft.server.link_protocol": "its user is compiled, and mypyc has no native class with a base of asyncio",

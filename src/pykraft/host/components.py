@@ -19,12 +19,11 @@ from pykraft.host.clients.client_requests import ClientRequests
 from pykraft.host.delivery import Delivery
 from pykraft.host.describe_cluster import describe_cluster
 from pykraft.host.fetch_read import FetchReads, ReadableLog
-from pykraft.host.held_messages import HeldMessages
 from pykraft.host.inbound import Inbound
-from pykraft.host.inbox import Inbox
+from pykraft.host.inbox import HeldMessages, Inbox, PendingReads, PendingRequests
+from pykraft.host.leaderless import VoterMismatch
 from pykraft.host.metrics import Measurements
 from pykraft.host.peers import Peers
-from pykraft.host.pending_requests import PendingReads, PendingRequests
 from pykraft.host.ports import ConnectionId, Dialer, Ports
 from pykraft.host.producers import Producers
 from pykraft.host.recent_batches import RecentBatches
@@ -33,7 +32,6 @@ from pykraft.host.scrubbing import Scrubbing
 from pykraft.host.snapshots.creation import SnapshotCreation
 from pykraft.host.snapshots.files import SnapshotFiles
 from pykraft.host.snapshots.store import SnapshotStore
-from pykraft.host.voter_mismatch import VoterMismatch
 from pykraft.log.scrub import ScrubbableLog
 from pykraft.rpc.context import RpcContext
 from pykraft.types import KRAFT_VERSIONS, Offset, ReplicaKey

@@ -5,20 +5,16 @@ leads only after it got everything below the epoch's first record and that recor
 committed state.
 
 Recent batches come from memory, in the call that raised the high watermark. A listener that is further behind reads the
-files on the bulk lane, one bounded piece at a time. Only its next offset waits, never a queue.
-
-A piece is cut at the high watermark of the moment at which its read *began*:
+files on the bulk lane, one bounded piece at a time. A piece is cut at the high watermark of the moment at which its
+read *began*:
 
 1. The high watermark is 10 and a read from 5 begins; the file holds 5-14.
 2. The log is truncated to 10, other records 10-14 are appended, and the high watermark rises to 15.
 3. The read returns the old 10-14, which were never committed.
 
-Records lost to damage are delivered once they are fetched again: the high watermark for listeners never falls.
-
-Below the log start, only a snapshot has the records. A listener with a `Loader` gets the newest snapshot instead of
-everything before its end, at first and whenever it falls behind the log start. A listener without one skips to the log
-start. Before the first record of a log without snapshots, a listener can get the bootstrap checkpoint that formatting
-wrote. A listener that saves its state is asked to between two pieces.
+Below the log start, only a snapshot has the records. A listener with a `Loader` gets the newest one, at first and
+whenever it falls behind the log start, or the bootstrap checkpoint where there is none; one without skips to the log
+start. A listener that saves its state is asked to between two pieces.
 
 Source: Kafka's ``RaftClient.Listener`` and ``KafkaRaftClient.ListenerContext``.
 """

@@ -26,8 +26,7 @@ from pykraft.core.effects import Report
 from pykraft.core.events import UNSEEN_SIZE_BYTES, AnswerLeaving, RequestAbandoned, RequestReceived
 from pykraft.core.messages import DescribeQuorumResponse, FetchRequest, Request, Response
 from pykraft.errors import ErrorCode, ProtocolError
-from pykraft.host.held_messages import HeldMessages
-from pykraft.host.inbox import Inbox
+from pykraft.host.inbox import HeldMessages, Inbox
 from pykraft.host.ports import ConnectionId, Ports
 from pykraft.protocol.api import (
     RequestHeader,

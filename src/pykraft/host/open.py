@@ -5,7 +5,8 @@ everything that the core relies on is durable. No message has been sent yet. Any
 and the repair, and leaves nothing open. The steps:
 
 1. Check the configuration.
-2. Lock the directory, check whose it is and whether it was emptied (ADR 022).
+2. Lock the directory, check whose it is and whether it was emptied (ADR 022). Once `DirectoryProof.note_partition` has
+   run, before the first message, any later emptying will be detected.
 3. Read the election.
 4. Recover the log.
 5. Note damage below the recovery point in the file ``quarantine``. The node then runs without the damaged part, and
@@ -15,43 +16,53 @@ and the repair, and leaves nothing open. The steps:
    snapshot covers were not synced yet. The same if nothing of a damaged log is left behind the oldest snapshot.
 8. Bring the snapshots into order.
 
-The core is built later by `Opened.raft`, when the node starts, since recovery may take longer than an election timeout.
+Voter records come from the newest snapshot, then from the log after its end. The last LeaderChange tells by which
+voters the log was led, also in a log without a voter set. The core is built later by `Opened.raft`, when the node
+starts, since recovery may take longer than an election timeout.
 
-Source: Kafka's ``KafkaRaftManager`` and ``QuorumState.initialize``; KIP-595, KIP-853.
+Source: Kafka's ``KafkaRaftManager``, ``QuorumState.initialize`` and ``KRaftControlRecordStateMachine``; KIP-595,
+KIP-853.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from pykraft.config import NEVER_LEADS_KEY, ONLY_VOTER, VOTERS_KEY, NodeConfig
 from pykraft.core.log_view import LogView
+from pykraft.core.proof import PROVEN
 from pykraft.core.quarantine import Quarantine
 from pykraft.core.raft import Raft
 from pykraft.core.replica import LocalReplica
 from pykraft.core.status import Status
 from pykraft.core.voter_history import VoterHistory
 from pykraft.errors import ConfigError, CorruptionError
-from pykraft.host.directory_proof import DirectoryProof
 from pykraft.host.snapshots.files import SnapshotFiles, real_snapshots
 from pykraft.host.snapshots.startup_check import set_damaged_aside
-from pykraft.host.voter_records import VoterRecords, voter_records_at_start
 from pykraft.log.directory import LogDirectory
 from pykraft.log.fs import Fs
 from pykraft.log.lane import OrderedLane
 from pykraft.log.log import Log
 from pykraft.log.recovery import Recovery
+from pykraft.log.small_files.proof_file import ProofFile, look_up_proof
 from pykraft.log.small_files.quarantine_file import QuarantineFile
 from pykraft.log.small_files.quorum_state import ElectionStore
+from pykraft.protocol.batch import HEADER_SIZE_BYTES
+from pykraft.protocol.records import control_records
+from pykraft.snapshot.writer import membership_in_snapshot
 from pykraft.types import (
     EPOCH_MAX,
     EPOCH_ZERO,
+    ControlRecord,
     Election,
     Epoch,
     Instant,
+    KRaftVoters,
+    LeaderChange,
+    MembershipRecord,
     NodeId,
     Offset,
     OffsetAndEpoch,
@@ -59,6 +70,95 @@ from pykraft.types import (
     Uuid,
     VoterSet,
 )
+
+
+def control_records_of(log: Log, control_offsets: Iterable[Offset]) -> Iterator[tuple[Offset, ControlRecord]]:
+    """The records in the control batches that begin at these offsets (ascending).
+
+    Errors: StorageError; CorruptionError for damaged bytes; ProtocolError for a control batch that is not Raft's.
+    """
+    for offset in control_offsets:
+        yield from control_records(log.read(offset, HEADER_SIZE_BYTES))
+
+
+@dataclass(slots=True)
+class VoterRecords:
+    """What the files of a node say about voters."""
+
+    membership: list[tuple[Offset, MembershipRecord]] = field(default_factory=list)
+    """By ascending offset; a snapshot's records have its last offset, -1 for the bootstrap checkpoint."""
+    led: LeaderChange | None = None
+    """The last LeaderChange of the log; None without one."""
+
+    def led_by_others(self, static: VoterSet) -> LeaderChange | None:
+        """The last LeaderChange, if it has other voters than this static set, which no voter set of the log overrules.
+
+        None also without a static set, or without a LeaderChange.
+        """
+        is_overruled = any(isinstance(record, KRaftVoters) for _, record in self.membership)
+        is_same = self.led is None or set(self.led.voters) == set(static.ids)
+        return None if is_overruled or is_same or not len(static) else self.led
+
+
+def voter_records_at_start(fs: Fs, log: Log, control_offsets: Iterable[Offset], *, end_offset: Offset) -> VoterRecords:
+    """Read them; each control batch is read once.
+
+    ``control_offsets`` are those that recovery found; those that a snapshot has replaced since are skipped. For the
+    core the log ends at ``end_offset``, perhaps at a snapshot's end that the files of a damaged log do not reach.
+
+    Errors: StorageError; CorruptionError; ProtocolError for a control batch that is not Raft's.
+    """
+    found = VoterRecords()
+    snapshot_end, records = membership_in_snapshot(fs, log.path, end_offset)
+    # A bootstrap checkpoint without voters belongs to a node that joins others: their log says which level is in force.
+    if snapshot_end or any(isinstance(record, KRaftVoters) for record in records):
+        found.membership += ((Offset(snapshot_end - 1), record) for record in records)
+    held = [offset for offset in control_offsets if log.start_offset <= offset < log.end_offset]
+    for offset, record in control_records_of(log, held):
+        if isinstance(record, LeaderChange):
+            found.led = record
+        elif isinstance(record, MembershipRecord) and offset >= snapshot_end:
+            found.membership.append((offset, record))
+    return found
+
+
+class DirectoryProof:
+    """The proof of one directory, from its lock on; a node without an id needs none."""
+
+    def __init__(self, fs: Fs, config: NodeConfig) -> None:
+        self._fs = fs
+        self._config = config
+        self.file = ProofFile(fs, config.log_dir)
+        self.proof = PROVEN
+
+    def on_owned(self, *, is_formatted: bool) -> None:
+        """The directory is locked and nothing is written in it yet. Errors: StorageError."""
+        self.proof = look_up_proof(
+            self._fs,
+            self.file,
+            self._config.partition_directory,
+            is_formatted=is_formatted,
+            has_given_id=self._config.directory_id is not None,
+        )
+
+    def note_partition(
+        self, elections: ElectionStore, *, is_new: bool, is_log_empty: bool, voters: tuple[NodeId, ...], level: int
+    ) -> None:
+        """Note durably that the partition exists, before any message that an emptied directory would not remember.
+
+        Until the note exists, a formatted directory proves itself.
+
+        Errors: StorageError.
+        """
+        if self._config.node_id is None or not self.proof.is_complete or self.file.exists():
+            return
+        # An election that is missing beside a log is for the core to decide; the next start notes it.
+        if is_new and not is_log_empty:
+            return
+        if is_new:
+            # The note promises that there is an election, so write that first.
+            elections.write(Election(), voters=voters, kraft_version=level)
+        self.file.write(PROVEN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

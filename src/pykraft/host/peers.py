@@ -1,7 +1,7 @@
-"""Requests to other nodes: one connection per peer, one request at a time on it.
+"""Requests to other nodes: one connection per peer, one request at a time on it; and what is wrong with a peer.
 
-This module owns all connections that this node dialed. Invariant: the core hears of the newest request to a peer only,
-and once: a response, or a failure. The rules:
+This module owns all connections that this node dialed. Invariants: the core hears of the newest request to a peer only,
+and once: a response, or a failure. A peer whose last answer was of use has no problem. The rules:
 
 1. Dial on demand, when the core wants to send.
 2. A request that is unanswered when the next one comes is void. Its connection is closed and dialed again, so the
@@ -12,7 +12,7 @@ and once: a response, or a failure. The rules:
 5. A response with a wrong correlation id, an unsolicited one or an unreadable one closes the connection.
 
 Retries and back-off are the core's. Source: Kafka's ``KafkaNetworkChannel`` and ``InterBrokerSendThread``; KIP-595
-§Request timeout.
+§Request timeout; the codes also KIP-853.
 """
 
 from __future__ import annotations
@@ -24,20 +24,16 @@ from typing import Final, TypeAlias
 
 from pykraft.core.effects import Peer, Report, Send
 from pykraft.core.events import AnswerArriving, ConnectionLost, ResponseReceived, SendFailed
-from pykraft.core.messages import FetchRequest, FetchResponse, FetchSnapshotResponse, TopLevelError
-from pykraft.errors import ErrorCode, ProtocolError
-from pykraft.host.held_messages import HeldMessages, MessageKey
-from pykraft.host.inbox import NO_BATCHES, Inbox
-from pykraft.host.peer_problems import (
-    HUNG_UP,
-    HUNG_UP_AT_ONCE,
-    NO_ANSWER,
-    NO_CONNECTION,
-    SILENT_AT_ONCE,
-    PeerProblem,
-    problem_in,
-    silence,
+from pykraft.core.messages import (
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotResponse,
+    Response,
+    TopLevelError,
+    VoteResponse,
 )
+from pykraft.errors import ErrorCode, ProtocolError, error_name
+from pykraft.host.inbox import NO_BATCHES, HeldMessages, Inbox, MessageKey
 from pykraft.host.ports import AT_ONCE_MS, ConnectionId, Ports
 from pykraft.protocol.messages import ApiKey
 from pykraft.rpc.codec import Answer
@@ -45,6 +41,54 @@ from pykraft.rpc.connection import DialedConnection
 from pykraft.rpc.context import RpcContext
 from pykraft.rpc.fetched import read_batches, with_batches
 from pykraft.types import Buffer, Endpoint, Instant, NodeId, Offset, ReportKind
+
+INCONSISTENT_VOTER_SET: Final = 94
+"""What nodes before Kafka 3.x answer to a node that is not among their voters."""
+NO_ANSWER: Final = "no answer yet"
+NO_CONNECTION: Final = "no connection yet"
+HUNG_UP: Final = "it closed the connection"
+HUNG_UP_AT_ONCE: Final = "it closed the connection before it answered ApiVersions: is it a node of a quorum?"
+SILENT_AT_ONCE: Final = "it accepts connections, but does not answer ApiVersions: is it a node of a quorum?"
+_OF_ANOTHER_LEADER: Final = frozenset(
+    {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerProblem:
+    """A peer, what is wrong with it, and when it was first asked after its last useful answer (mono ms)."""
+
+    peer: Peer
+    text: str
+    since_ms: int
+
+
+def silence(request: object) -> str:
+    """The problem of a peer that does not answer this request."""
+    return f"no answer to {type(request).__name__.removesuffix('Request')}"
+
+
+def problem_in(message: Response, context: RpcContext) -> str | None:
+    """The problem that an answer shows; None for an answer that is of use."""
+    if isinstance(message, TopLevelError) and message.error == ErrorCode.INVALID_REQUEST:
+        return f"it may not have topic {context.topic_name}, which this node keeps: see pykraft.topic"
+    if message.error == ErrorCode.INCONSISTENT_CLUSTER_ID:
+        return f"it belongs to another cluster than this node, whose cluster.id is {context.cluster_id}"
+    if message.error == ErrorCode.INVALID_VOTER_KEY:
+        return "it is not the voter that this node expects: its node.id or directory.id is another one"
+    if message.error == INCONSISTENT_VOTER_SET:
+        return "this node is not among its voters (INCONSISTENT_VOTER_SET): compare controller.quorum.voters"
+    if isinstance(message, FetchResponse) and message.error in _OF_ANOTHER_LEADER:
+        known = "knows no leader" if message.leader_id is None else f"names node {message.leader_id} as the leader"
+        return f"it {known} in epoch {message.epoch}"
+    if message.error:
+        return f"it answers {error_name(message.error)}"
+    if isinstance(message, VoteResponse) and not message.vote_granted:
+        if message.leader_id is not None:
+            return f"it does not vote for this node, since it hears leader {message.leader_id} in epoch {message.epoch}"
+        return f"it does not vote for this node in epoch {message.epoch}: its log may be longer, or its vote is given"
+    return None
+
 
 FindBatch: TypeAlias = Callable[[Offset, Callable[[Offset | None], None]], None]
 """Finds, now or later, the start of the batch that contains an offset; None when that is no longer possible."""

@@ -1,7 +1,7 @@
 """Retired segment and snapshot files: they are kept for a while as ``.deleted``, then removed.
 
 Invariant: a file stays at least for the delay since it was first seen under that name, so that a reader from outside
-can finish. It is removed on the bulk lane. The next start removes what is left when the process ends.
+can finish. It is removed on the bulk lane.
 
 Whoever retires a file says after which storage job it has its new name.
 

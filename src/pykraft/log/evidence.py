@@ -3,13 +3,11 @@
 Nothing is written, so `pykraft verify` and Spark may read the directory of a running node. Invariant: the files are
 read in the order in which a node would have to write them for the evidence to contradict a sound log: the recovery
 point first, since a node writes the checkpoint of epochs before it raises the point. A node may still begin an epoch or
-truncate its log after the evidence was read; whoever finds a problem then reads the evidence again before believing it.
+truncate its log after the evidence was read; whoever finds a problem then reads it again before believing it.
 
 A recovery point that is missing beside other files of ours was lost, since each of them is written after it
-(`wrote_point`); in Kafka's directories there never was one.
-
-A file that cannot be read is evidence, too (`pykraft.log.judge`), but for ``quorum-state``: without it nothing
-contradicts the epochs of the log, and a node does not start.
+(`wrote_point`). A file that cannot be read is evidence, too, but for ``quorum-state``: without it nothing contradicts
+the epochs of the log, and a node does not start.
 
 Source: rules of ours.
 """

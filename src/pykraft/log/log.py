@@ -8,21 +8,17 @@ This module decides when to roll, what is durable, and what readers see. Invaria
   1. the log cuts off batches A5 A6 and writes B5 B6 of the same sizes in their place;
   2. the disk keeps the page of B6 but not the page of B5;
   3. the log now reads A5 B6, which passes every check.
-- One thread writes. Any thread reads: readers see a tuple of immutable views, which the writer replaces as a whole.
+- One thread writes. Any thread reads a tuple of immutable views, which the writer replaces as a whole.
 
-A StorageError from a writing method leaves the log unusable: memory and disk may differ, and a failed sync must not be
-repeated.
+A StorageError from a writing method leaves the log unusable: memory and disk may differ.
 
-If somebody deletes or renames the directory of a running node, the node keeps its open files: it writes, syncs and
-acknowledges, and a restart finds none of that. A sync notices a deleted file but not a renamed one, and an idle node
-syncs nothing. So the lane's thread checks between two jobs that the name of the newest segment belongs to the open
-file, and that the other segments, and ``quorum-state`` and ``partition.metadata`` once seen, have their names. Files
-that can be derived again are ignored.
+If somebody deletes or renames the directory of a running node, it goes on in its open files, and a restart finds none
+of that. A sync notices a deleted file but not a renamed one, and an idle node syncs nothing. So the lane's thread
+checks between two jobs that the files which cannot be derived again still have their names (`Presence`).
 
-Only the newest bytes of the log stay in the page cache: a node rarely reads what it wrote, and followers get the newest
-batches from `pykraft.host.recent_batches`. Without a hint the system keeps every page until memory is short, and each
-append needs memory that was not used before, which on a virtual machine is several times as slow. Only synced bytes are
-given back.
+Only the newest bytes of the log stay in the page cache. Without a hint the system keeps every page until memory is
+short, and each append needs memory that was not used before, which on a virtual machine is several times as slow. Only
+synced bytes are given back.
 
 Source: Kafka's ``UnifiedLog``, ``LocalLog``, ``KafkaRaftLog``; KIP-595; PostgreSQL's ``XLogFileClose`` and
 ``posix_fadvise(2)`` (pages); ours (the check of names).

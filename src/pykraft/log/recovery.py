@@ -1,11 +1,11 @@
 """Opens a partition directory after any kind of stop: clean, killed, power lost, or last written by Kafka.
 
-This module decides what a start does to the files. Invariant: when `recover` returns and nothing is corrupt, the files
-hold exactly the sound prefix that `pykraft.log.log_scan` found, and all of it is durable. A killed process may have
-left bytes in the page cache only; the scan reads them back, and a power loss would still lose them. A sync does not
-help: after a sync that failed, the kernel treats pages as clean that are not on the disk. So everything above the
-recovery point is written again. If something is damaged, no existing file changes until `cut_damage`, which runs once
-another replica has the missing records. The steps:
+Invariant: when `recover` returns and nothing is corrupt, the files hold exactly the sound prefix that
+`pykraft.log.log_scan` found, and all of it is durable. A killed process may have left bytes in the page cache only; the
+scan reads them back, and a power loss would still lose them. A sync does not help: after a sync that failed, the kernel
+treats pages as clean that are not on the disk. So everything above the recovery point is written again. If something is
+damaged, no existing file changes until `cut_damage`, which runs once another replica has the missing records. The
+steps:
 
 1. Refuse what cannot be a log.
 2. Read the recovery point, the epoch checkpoint, and which damage is known.

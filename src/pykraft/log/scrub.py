@@ -3,7 +3,7 @@
 Invariant: a pass checks every batch that was in the log when the pass began, each once: header, CRC, and also offset
 and epoch, which no CRC covers but memory knows. It reports damage only if the log was not truncated during the read;
 after a truncation it starts the segment again. Pages that are still in the page cache are read from there, so for them
-a scrub says nothing about the disk. The caller decides pace, thread and what damage means.
+a scrub says nothing about the disk.
 
 Source: ZFS' scrub, TigerBeetle's grid scrubber; rules of ours.
 """

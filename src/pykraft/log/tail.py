@@ -1,10 +1,10 @@
 """Distinguishes what a crash leaves after the last batch of a log from bytes that changed later.
 
 `pykraft.log.judge` asks this when nobody noted how far the log was synced. Behind the last whole batch there may then
-be the beginning of a batch that was being written, and sectors of zeros that were never written: preallocated, or lost
-with the power while the file had already grown. A byte that changed is something else, also in the newest segment and
-also when it makes a batch look cut off: then records that may have been acknowledged would be gone without a word.
-The surest sign of it is a whole batch behind the bad bytes, which could follow in this log (ADR 141).
+be the beginning of a batch that was being written, and sectors of zeros: preallocated, or lost with the power while the
+file had already grown. A byte that changed is something else, also when it makes a batch look cut off: then records
+that may have been acknowledged would be gone without a word. The surest sign of it is a whole batch behind the bad
+bytes, which could follow in this log (ADR 141).
 
 Invariant: what is called torn is the beginning of the one batch that must come next, or zeros, up to the end of the
 log. No CRC covers a length; the bytes after a batch show that its length is wrong.

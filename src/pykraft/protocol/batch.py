@@ -20,8 +20,7 @@ Layout (big-endian; KRaft's own value where it is always the same):
 | 61 | | records, compressed as one stream | not compressed |
 
 The CRC does not cover base offset, length, epoch and magic, so that a leader can set them without changing the rest.
-Only the checks here, and those of offsets and epochs in the log, protect these four fields. This module never looks at
-single records.
+Only the checks here, and those of offsets and epochs in the log, protect these four fields.
 
 Source: KIP-98 §Message Format; Kafka's ``DefaultRecordBatch``, ``FileLogInputStream``.
 """

@@ -15,8 +15,7 @@ an int32 length and a raw block.
 
 Invariant: no codec writes more than ``size_bytes_max`` bytes, however small the input. Buffers grow with the bytes
 really written, not with what a header promises. (The window of a zstd frame is address space, limited by the library to
-128 MiB, and touched only as far as it is filled.) KRaft itself writes only uncompressed batches; all of this is for
-reading.
+128 MiB, and touched only as far as it is filled.)
 
 Source: KIP-98, KIP-110; Kafka's ``CompressionType``; the framing of snappy-java's ``SnappyOutputStream``.
 """

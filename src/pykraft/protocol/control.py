@@ -12,7 +12,7 @@ A key is two int16: its version (only 0 exists; a higher one is read as 0) and t
 | 6 | KRaftVoters | version 0 |
 
 A value begins with the version of its own schema, and has no other prefix. Its schema is flexible: compact arrays and
-strings, and tagged fields after each struct; unknown ones are skipped. This module does not know batches.
+strings, and tagged fields after each struct; unknown ones are skipped.
 
 Source: KIP-595, KIP-630, KIP-853; Kafka's ``ControlRecordType`` and its message definitions ``LeaderChangeMessage``,
 ``SnapshotHeaderRecord``, ``SnapshotFooterRecord``, ``KRaftVersionRecord``, ``VotersRecord``.

@@ -1,7 +1,6 @@
 """Bodies of messages as Kafka's tools print them in JSON.
 
-Kafka generates a JSON converter beside the reader and writer of each message; this module does the same from our
-tables. Invariant: names, order and values are those of Kafka's converter for the version that was read.
+Invariant: names, order and values are those of Kafka's converter for the version that was read.
 
 - A field that the version lacks is absent, and so is a tagged field that has its default.
 - A uuid is its 22 letters in base64url, bytes are base64, null is null.

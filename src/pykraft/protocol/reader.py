@@ -27,6 +27,7 @@ from pykraft.protocol.schema import (
     Array,
     Body,
     Field,
+    FunctionSource,
     Kind,
     Message,
     Struct,
@@ -34,7 +35,6 @@ from pykraft.protocol.schema import (
     size_bytes_min,
     tagged_fields_of,
 )
-from pykraft.protocol.source import FunctionSource
 from pykraft.types import Buffer
 
 Read: TypeAlias = Callable[[Buffer, int, int], tuple[Body, int]]

@@ -2,7 +2,7 @@
 
 The parts: `batch` has headers and CRCs, `values` KRaft's data batches (the hot path), `control` the content of control
 records, `compression` the codecs. This module has control batches, and the reader for batches of any Kafka client:
-keys, headers, individual times, gaps left by a cleaner. It knows neither files nor the wire around a batch.
+keys, headers, individual times, gaps left by a cleaner.
 
 A record (all integers zigzag varints unless said otherwise):
 

@@ -1,8 +1,8 @@
 """The tables that describe Kafka's messages: the fields of a message, their kinds, and the versions that have them.
 
-This module has the vocabulary of the tables in `messages`, and the queries that both code generators need. A table is
-data, written once per RPC with all versions in one, and never used at run time: `reader` and `writer` turn each
-(message, version) into a function. Invariant: names are unique within a struct, and so are tags.
+A table is data, written once per RPC with all versions in one, and never used at run time: `reader` and `writer` turn
+each (message, version) into a function, whose text `FunctionSource` holds while it is written. It depends only on the
+tables, never on a peer or a file. Invariant: names are unique within a struct, and so are tags.
 
 Versions are written as in Kafka's message definitions: ``"0"``, ``"0-14"``, ``"7+"``.
 
@@ -11,10 +11,56 @@ Source: Kafka's message definitions (clients ``common/message/*.json``) and thei
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, TypeAlias
+
+
+class FunctionSource:
+    """Lines of a function, its constants and its local names."""
+
+    def __init__(self, signature: str) -> None:
+        self._lines = [f"def {signature}:"]
+        self._depth = 1
+        self._constants: dict[str, object] = {}
+        self._locals = 0
+
+    def line(self, text: str) -> None:
+        """Add one line at the current indentation."""
+        self._lines.append("    " * self._depth + text)
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """Add ``head``; lines added within the block are indented below it."""
+        self.line(head)
+        self._depth += 1
+        yield
+        self._depth -= 1
+
+    def fresh(self) -> str:
+        """A local name not used before."""
+        self._locals += 1
+        return f"v{self._locals}"
+
+    def constant(self, value: object) -> str:
+        """The name of a new global of the function with this value."""
+        name = f"K{len(self._constants)}"
+        self._constants[name] = value
+        return name
+
+    def build(self, name: str, origin: str, names: dict[str, object]) -> Callable[..., Any]:
+        """Compile the lines; ``names`` are further globals, ``origin`` appears in tracebacks.
+
+        The first line must define ``name``.
+        """
+        scope = {**names, **self._constants}
+        exec(compile("\n".join(self._lines), f"<{origin}>", "exec"), scope)  # noqa: S102 (own tables, no foreign input)
+        function = scope[name]
+        assert callable(function)
+        return function
+
 
 Body: TypeAlias = dict[str, Any]
 """A struct of a message as a plain dict, by snake_case names; a uuid is 16 bytes, records are a Buffer."""

@@ -27,13 +27,13 @@ from pykraft.protocol.schema import (
     Array,
     Body,
     Field,
+    FunctionSource,
     Kind,
     Message,
     Struct,
     fields_of,
     tagged_fields_of,
 )
-from pykraft.protocol.source import FunctionSource
 from pykraft.types import Buffer
 
 BY_REFERENCE_SIZE_BYTES_MIN = 512

@@ -28,8 +28,7 @@ from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, cast
 
-from pykraft.host.metrics import HOST_METRICS, STATES, Metric, MetricKind, Metrics, kafkas, ours
-from pykraft.host.sensors import Sensor, TimeRatio
+from pykraft.host.metrics import HOST_METRICS, STATES, Metric, MetricKind, Metrics, Sensor, TimeRatio, kafkas, ours
 from pykraft.process.extras import imported_for
 from pykraft.server.binding import serve
 

@@ -1,12 +1,11 @@
 """Writes a snapshot of the application's state: records in, batches of bounded size out, and then a rename into place.
 
-The header with kraft.version and voters comes before the records, the footer after them. Invariant: one call writes
-only the records it was given, so a snapshot of any size is many short calls; memory holds at most one open batch. All
-batches carry the timestamp of the last log record that the snapshot contains, so that two replicas whose applications
-add the same records in the same order write the same bytes.
+The header with kraft.version and voters comes before the records, the footer after them. Invariants: one call writes
+only the records it was given, so memory holds at most one open batch. All batches carry the timestamp of the last log
+record that the snapshot contains, so that two replicas whose applications add the same records write the same bytes.
 
-The bytes go into a ``.part`` that is synced as it grows. Invariant: a ``.checkpoint`` is always complete and durable;
-any failure or stop leaves at most the ``.part``. `RawWriter.freeze` takes three steps:
+The bytes go into a ``.part`` that is synced as it grows; a ``.checkpoint`` is always complete and durable.
+`RawWriter.freeze` takes three steps:
 
 1. Sync the part, including its last bytes.
 2. Rename it.
@@ -15,8 +14,8 @@ any failure or stop leaves at most the ``.part``. `RawWriter.freeze` takes three
 Nobody relies on a part, so an error of it is a `SnapshotFailedError`: the part is removed, and a later one begins with
 a new file. An error of step 3 is not: the names of the log are in the same directory (ADR 134).
 
-Formatting writes the bootstrap snapshot 0-0, which names the voters before there is a log. It has no records of the
-application. The first leader copies its content into the log; nobody fetches the file itself.
+Formatting writes the bootstrap snapshot 0-0, which names the voters before there is a log. The first leader copies its
+content into the log; nobody fetches the file itself.
 
 Source: KIP-630, KIP-853 §Bootstrapping; Kafka's ``RecordsSnapshotWriter``, ``FileRawSnapshotWriter``, ``Formatter`` and
 ``BootstrapDirectory``.

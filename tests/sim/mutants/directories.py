@@ -13,7 +13,7 @@ from pykraft.core.on.dispatch import REQUEST_HANDLERS
 from pykraft.core.on.quorum_epoch import on_begin_quorum_epoch_request
 from pykraft.core.proof import NO_EPOCH, PROVEN
 from pykraft.core.replica import Replica
-from pykraft.host import directory_proof
+from pykraft.host import open as node_open
 from pykraft.log.fs import Fs, make_directory
 from pykraft.log.small_files.proof_file import ProofFile
 from pykraft.types import Instant, Offset
@@ -23,7 +23,7 @@ from tests.sim.mutants.patch import Patch, bug
 @bug("KAFKA-14077; ours, until ADR 022", "emptied")
 def emptied_voter_takes_part_at_once(patch: Patch) -> None:
     """A node with an emptied directory votes, campaigns and counts from its start."""
-    patch.setattr(directory_proof, "look_up_proof", lambda *_args, **_options: PROVEN)
+    patch.setattr(node_open, "look_up_proof", lambda *_args, **_options: PROVEN)
 
 
 @bug("Raft dissertation §11.2", "emptied")

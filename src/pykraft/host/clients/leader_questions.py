@@ -2,16 +2,14 @@
 
 A producer asks any node for an id, and Java's asks the node that it is connected to again and again. So a follower asks
 the leader, at the client's own listener, for one id at a time. Whoever cannot be answered gets
-COORDINATOR_LOAD_IN_PROGRESS, as from Kafka's brokers that wait for a block of ids: every client asks again after that.
-A leader that was asked by mistake passes the question on to its own leader. Each node on the way knows a later epoch
-than the one before, so no question goes round in a circle. Invariant: at most WAITING_MAX clients wait, and all of them
-are told to ask again when no answer has come for a request timeout.
+COORDINATOR_LOAD_IN_PROGRESS: every client asks again after that. A leader that was asked by mistake passes the question
+on; each node on the way knows a later epoch than the one before, so no question goes round in a circle. Invariant: at
+most WAITING_MAX clients wait, and all are told to ask again when no answer has come for a request timeout.
 
 ``controller.quorum.voters`` has one endpoint of each voter. At kraft.version 0 every voter tells each new leader all of
 its endpoints (UpdateRaftVoter), but the log has none of them. So a follower whose listener for clients is another one
-asks the leader with DescribeQuorum: at every new leader, and again, less and less often, while the endpoint of a voter
-is missing. Invariant: only endpoints of voters are kept, and they are kept across elections, so that a new leader is
-known at once.
+asks the leader with DescribeQuorum: at every new leader, and again, less and less often, while one is missing.
+Invariant: only endpoints of voters are kept, also across elections, so that a new leader is known at once.
 
 Source: KIP-98, KIP-853; Kafka's ``ProducerIdManager``, ``RPCProducerIdManager``; ours (ADR 074, ADR 082).
 """

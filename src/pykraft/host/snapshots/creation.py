@@ -1,13 +1,12 @@
 """Snapshots of the application's state: when a listener is asked for one, its file, and which one a listener gets.
 
 Invariants: a snapshot covers the committed log up to the end of a batch, its id has the epoch of its last record, and
-an id has only one writer. All file operations run on the bulk lane, piece by piece. So a large snapshot delays no vote,
+an id has only one writer. All file operations run on the bulk lane, piece by piece, so a large snapshot delays no vote,
 and only the records of one call are in memory.
 
 A listener is asked only if it was given something since the last time, and only once it was given everything that was
 committed when saving became due: one that rereads a long log is asked once, at its end. One that could not save is
-asked again later. A listener only gets a snapshot in place of records that it has not been given: a new listener the
-newest one, or the bootstrap checkpoint of a formatted directory, and one that fell behind the log start the newest.
+asked again later. It gets a snapshot only in place of records that it has not been given.
 
 Source: KIP-630 §When to Snapshot, KIP-853, KIP-1170; Kafka's ``KafkaRaftLog.createNewSnapshot`` (whose check of the
 epoch is less strict), ``KafkaRaftClient.updateListenersProgress`` and ``SnapshotGenerator``.

@@ -1,12 +1,11 @@
 """Checks the newest snapshot at start; sets a damaged one aside if the log covers it.
 
 Invariant: nothing is given up that only the damaged file had. The log covers it when its intact part reaches from an
-older intact snapshot, or from offset 0, to the end of the damaged one: it then holds, record by record, everything that
-the snapshot stood for. Otherwise the node does not start, and the error says what repairs it:
+older intact snapshot, or from offset 0, to the end of the damaged one. Otherwise the node does not start, and the error
+says what repairs it:
 
-1. The log starts after offset 0, and no older snapshot is intact: the damaged one is the only local copy of what came
-   before. With the log alone, the node could lead a quorum that cannot serve its followers, with an application that
-   lacks its state.
+1. The log starts after offset 0, and no older snapshot is intact: with the log alone, the node could lead a quorum that
+   cannot serve its followers, with an application that lacks its state.
 2. The log ends before the snapshot does: an install may have been cut short, and the log may lack records that were
    once acknowledged.
 3. It is the checkpoint of formatting, which holds the voter set.

@@ -1,13 +1,12 @@
 """Checks that everything in a data directory is what was once written, without changing anything.
 
-This module knows which files belong together. A *log directory* (an entry of ``log.dirs``) holds ``meta.properties``
-and partition directories. Only partitions of Raft are checked, since other topics may have been compacted and have
-gaps. A *partition directory* holds the log (`verify_log`), small files and snapshots (`verify_files`).
+A *log directory* (an entry of ``log.dirs``) holds ``meta.properties`` and partition directories. Only partitions of
+Raft are checked, since other topics may have been compacted and have gaps. A *partition directory* holds the log
+(`verify_log`), small files and snapshots (`verify_files`).
 
-Nothing is locked, synced or written, so a running node does not notice the check. But the node may write meanwhile, and
-a read may see half of a write, of any file. So damage is what two looks, one after the other, both find: what a writer
-leaves half done is over by then. The node may also truncate its log. That happens only in a new epoch, so if the epochs
-or segments changed during the check, it runs again.
+A running node does not notice the check, but may write meanwhile, and a read may see half of a write, of any file. So
+damage is what two looks, one after the other, both find. The node may also truncate its log. That happens only in a new
+epoch, so if the epochs or segments changed during the check, it runs again.
 
 What to do about damage depends on whether the node is the only voter, which has nobody to fetch from: ``quorum-state``
 says so where it names the voters (data version 0), else the newest readable voter set in the log or in a snapshot.

@@ -2,13 +2,13 @@
 
 `pykraft.log.judge` gives the verdicts, as for recovery. Unlike recovery, this check continues after damage within a
 segment. A torn tail is only a note: a running node is writing these bytes, or the next start cuts them off. An unproven
-end is reported as damage, because a start would remove what may have been acknowledged. Batches that a running node
-appends meanwhile are neither: each file is checked up to its size when it was opened.
+end is damage, because a start would remove what may have been acknowledged. Each file is checked up to its size when it
+was opened.
 
 A log is checked in parts that know nothing of each other: `check_part` checks one, a whole segment or less, and
 `LogCheck.join` puts the results together. Invariants: every entry of an index is compared with the batches, however
 many parts the segment is checked in; a result is as small as the number of its epochs and findings, which are limited.
-Memory: one chunk, or one larger batch, whatever the size of the log.
+Memory: one chunk, or one larger batch.
 
 Source: ours, after Kafka's ``LogLoader``, ``LogSegment.recover``, ``OffsetIndex`` and ``TimeIndex``.
 """

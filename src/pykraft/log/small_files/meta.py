@@ -9,8 +9,6 @@ Java properties text, in any order, ``#`` begins a comment:
 | cluster.id | text |
 | directory.id | UUID, 22 characters; absent in files of Kafka before 3.7 |
 
-This module owns the text form; `pykraft.log.directory` reads and writes the file and handles a mismatch.
-
 Source: KIP-858; Kafka's ``MetaProperties`` and ``java.util.Properties``.
 """
 

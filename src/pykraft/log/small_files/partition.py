@@ -2,8 +2,6 @@ r"""The partition directory and the topic it belongs to: ``partition.metadata``.
 
 Content, without a newline at the end: ``version: 0\ntopic_id: <UUID, 22 characters>``.
 
-This module owns that one file. Invariant: after `own_partition` the directory exists and durably names this topic.
-
 Source: KIP-516; Kafka's ``PartitionMetadataFile``.
 """
 
