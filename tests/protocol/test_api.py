@@ -158,8 +158,8 @@ def test_a_malformed_api_versions_answer_is_refused_in_both_versions() -> None:
 def test_frames_may_be_any_buffer(size_bytes: int) -> None:
     records = b"r" * size_bytes
     raw = b"".join(encode_response(ApiKey.FETCH, 18, 1, {"responses": [{"partitions": [{"records": records}]}]}))
-    for frame in (raw, bytearray(raw), memoryview(raw)):
-        _, body = decode_response(ApiKey.FETCH, 18, frame)
+    for data in (raw, bytearray(raw), memoryview(raw)):
+        _, body = decode_response(ApiKey.FETCH, 18, data)
         assert body["responses"][0]["partitions"][0]["records"] == records
 
 

@@ -206,8 +206,6 @@ def _part(fs: Fs, task: PartTask) -> PartResult | None:
 
 
 class _Look:
-    """What is remembered of the batches of a part."""
-
     def __init__(self, task: PartTask) -> None:
         self._path = task.partition / segment_file(task.base_offset, LOG)
         self._has_journal = task.has_journal

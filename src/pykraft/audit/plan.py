@@ -181,8 +181,6 @@ class EarlierFiles:
 
 
 class _Kept:
-    """The content of one file."""
-
     def __init__(self, content: bytes) -> None:
         self._content = content
 

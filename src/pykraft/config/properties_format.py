@@ -84,7 +84,6 @@ def parse_properties(text: str, source: str = "") -> Properties:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines without comments, with continued ones joined, and the number of the first line of each."""
     pending, begun = "", 0
     for number, raw in enumerate(_LINE_END.split(text), start=1):
         line = raw.lstrip(_BLANKS)

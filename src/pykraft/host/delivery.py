@@ -168,7 +168,6 @@ class Registration:
             self.progress()
 
     def _save(self) -> bool:
-        """Ask the listener for its state, if that is due."""
         due = None if self._saving is None else self._saving.take()
         if due is None:
             return False
@@ -184,7 +183,6 @@ class Registration:
         return True
 
     def _skip(self) -> bool:
-        """Skip to the log start if the listener cannot load a snapshot."""
         if self._loading.loader is not None or self._next_offset >= self._delivery.start_offset:
             return False
         missed_from, self._next_offset = self._next_offset, self._delivery.start_offset
@@ -193,7 +191,6 @@ class Registration:
         return True
 
     def _load_snapshot(self, wanted: SnapshotToLoad) -> None:
-        """Open the snapshot; the registration is busy until it is open."""
         self._is_busy = True
         self._delivery.opening.open(wanted, lambda reader: self._load(reader, wanted.load))
 
@@ -212,7 +209,6 @@ class Registration:
         self.progress()
 
     def _deliver_change(self) -> bool:
-        """Deliver a leader change, unless the listener must get more records first."""
         news = self.news
         if news is None:
             return False

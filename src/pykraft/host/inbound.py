@@ -280,7 +280,6 @@ class Inbound:
             self._pass_on(requester, header, message)
 
     def _pass_on(self, requester: _Requester, header: RequestHeader, message: Request) -> None:
-        """A request of a replica is a matter of the core."""
         if self._clients is not None and isinstance(message, FetchRequest):
             self._clients.replica_fetched(message, requester.software)
         request_id = self._note(requester, header).request_id
@@ -323,7 +322,6 @@ class Inbound:
         return requester.listener.upper() in self._client_listeners
 
     def _served(self, listener: str) -> Mapping[int, Versions]:
-        """The APIs that a listener serves."""
         return self._apis.on(listener, forwards=self.serve_forward is not None)
 
     def _answer_client(self, request: _Request, body: Body | ProtocolError | None) -> None:
@@ -360,7 +358,6 @@ class Inbound:
                 self._watched[requester.connection] = requester
 
     def _close(self, requester: _Requester, reason: str) -> None:
-        """Log one line and close the connection."""
         self.violations += 1
         text = f"closing connection {requester.connection} on {requester.listener}: {reason}"
         self._ports.report(Report(text=text, kind=ReportKind.REQUESTER_CLOSED, values=(requester.connection,)))

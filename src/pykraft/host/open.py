@@ -402,7 +402,6 @@ def _read_quarantine(file: QuarantineFile, epoch: Epoch, notes: list[str]) -> Qu
 
 
 def _check(config: NodeConfig) -> None:
-    """Reject a configuration that no quorum can work with."""
     if not len(config.voters) and not config.bootstrap_servers:
         raise ConfigError("controller.quorum.voters", "", "name at least one voter as id@host:port")
     # Nobody dials an observer without an id.

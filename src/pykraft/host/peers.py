@@ -321,7 +321,6 @@ class Peers:
         self._advance(contact)
 
     def _advance(self, contact: _Contact) -> None:
-        """Send the newest request if the disk and the connection are ready for it."""
         send, link = contact.wanted, contact.link
         if send is None or not contact.may_leave or link is None or not link.wire.is_ready:
             return
@@ -362,7 +361,6 @@ class Peers:
     def _pass_on_diverging(
         self, peer_id: int, correlation_id: int, message: FetchResponse, batch_start: Offset | None
     ) -> None:
-        """Pass on a diverging response, with the start of our batch that contains its offset."""
         event: ResponseReceived | SendFailed
         if batch_start is None:
             # The log has changed since, or is damaged there: ask the leader again.
@@ -377,7 +375,6 @@ class Peers:
         self._ports.wake_at(AT_ONCE_MS)
 
     def _give_up(self, contact: _Contact, reason: str) -> None:
-        """Log one line, close the connection, and fail the request."""
         self.violations += 1
         contact.problem = reason
         self._tell_closed(contact, reason)
@@ -399,7 +396,6 @@ class Peers:
         self._log_once(contact, text, ReportKind.PEER_CLOSED)
 
     def _log_once(self, contact: _Contact, text: str, kind: ReportKind = ReportKind.EVENT) -> None:
-        """Log one line unless it was logged already."""
         if text not in contact.told:
             if len(contact.told) >= COMPLAINTS_MAX:
                 contact.told.clear()
@@ -413,7 +409,6 @@ class Peers:
             self._ports.close(link.id)
 
     def _fail(self, contact: _Contact, error: int, *, is_refused: bool = False) -> None:
-        """The newest request gets no response."""
         send, contact.wanted = contact.wanted, None
         if send is not None:
             self._held.drop(_key(contact))

@@ -80,7 +80,6 @@ class FileRemoval:
         self._ports.wake_at(AT_ONCE_MS)
 
     def _remove(self, name: str) -> None:
-        """Remove a file, on the bulk lane."""
         # The ordered lane may have removed it already, when it cuts a damaged log.
         self._fs.remove(self._directory / name, missing_ok=True)
 

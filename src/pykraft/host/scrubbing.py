@@ -101,6 +101,5 @@ class Scrubbing:
             retry()
 
     def _report_damage(self, damage: Damage) -> None:
-        """Report the damage to the core in the next step."""
         self._inbox.put(CorruptionFound(damage=damage))
         self._ports.wake_at(AT_ONCE_MS)

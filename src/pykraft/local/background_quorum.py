@@ -176,7 +176,6 @@ def _is_ours(descriptor: int, kind: int) -> bool:
 
 
 def _comes_true(condition: Callable[[], bool], timeout_s: float) -> bool:
-    """Look again and again until it is true; False at the timeout."""
     deadline_s = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() >= deadline_s:
@@ -266,7 +265,6 @@ def bring_up(
 
 
 def _quorum_folder(path: Path, node_count: int | None, first_port: int | None) -> QuorumFolder:
-    """The quorum in this folder, or a new one. Errors: UsageError."""
     if not (path / FILE_NAME).exists():
         return QuorumFolder.create(path, node_count=node_count or NODES_COUNT, first_port=first_port)
     folder = QuorumFolder.read(path)
@@ -399,7 +397,6 @@ def _logs(folder: QuorumFolder) -> str:
 
 
 def _ask(folder: QuorumFolder) -> Quorum | None:
-    """The quorum as its leader sees it; None without a leader."""
     with asyncio.Runner() as runner:
         # A signal that comes while the loop is made must not find a coroutine that nobody awaits.
         runner.get_loop()
@@ -417,7 +414,6 @@ async def _describe(folder: QuorumFolder) -> Quorum | None:
 
 
 def _joined(folder: QuorumFolder, nodes: Sequence[BackgroundNode], described: Quorum | None) -> LocalQuorum:
-    """What the processes and the leader say together."""
     replicas = {} if described is None else {int(each.key.id): each for each in described.replicas}
     states: list[LocalNode] = []
     for node in nodes:

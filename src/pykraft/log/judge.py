@@ -204,7 +204,6 @@ class Chain:
         self.epoch = min(self.epoch, header.epoch)
 
     def _check_epoch(self, path: Path, position: int, header: BatchHeader) -> None:
-        """Refuse an epoch that other files contradict."""
         evidence = self._evidence
         entries = () if evidence.epochs is None else evidence.epochs.entries
         at = bisect_right(entries, header.base_offset, key=lambda entry: entry.start_offset)

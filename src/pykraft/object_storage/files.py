@@ -276,7 +276,6 @@ class RemoteFile:
         return self._fetch(position, end)
 
     def _held(self, position: int, end: int) -> bytes | None:
-        """These bytes, if they are in memory."""
         start, data = self._window
         if start <= position and end <= start + len(data):
             return data[position - start : end - start]
@@ -286,7 +285,6 @@ class RemoteFile:
         return None
 
     def _block(self, block: int, position: int, end: int) -> bytes:
-        """Bytes of a block, which is kept."""
         start = block * BLOCK_SIZE_BYTES
         if block not in self._blocks:
             self._blocks[block] = self._fetch(start, min(start + BLOCK_SIZE_BYTES, self.size()))
@@ -316,7 +314,6 @@ class RemoteFile:
         return self._window[1][: end - position]
 
     def _begin_next(self, position: int, end: int) -> None:
-        """Fetch the next part while this one is being decoded."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="read ahead")
         self._coming = (position, self._pool.submit(self._fetch, position, end))
@@ -456,7 +453,6 @@ class Files:
         return self._listings.get(path.parent, {}).get(path.name)
 
     def _names(self, path: UriPath) -> list[str]:
-        """What is in a folder; nothing if there is none."""
         try:
             return sorted(self._listed(path))
         except StorageError as error:

@@ -130,7 +130,6 @@ def _is_uniform(buffer: bytes, at: int, stride: int, count: int) -> bool:
 
 
 def _columns(buffer: bytes, starts: Sequence[int]) -> list[list[Any]]:
-    """The fields of the headers: one list for each field."""
     columns: list[list[Any]] = [[] for _ in range(_COLUMNS_COUNT)]
     at = 0
     while isinstance(starts, range) and len(starts) - 1 - at >= GROUP_BATCHES:
@@ -192,7 +191,6 @@ def batch_run(buffer: bytes, starts: Sequence[int], *, shift: int) -> BatchRun |
 
 
 def _have_room(starts: Sequence[int], counts: Sequence[int]) -> bool:
-    """True when each batch has bytes for its number of records."""
     if isinstance(starts, range):
         return max(counts) * RECORD_SIZE_BYTES_MIN <= starts.step - HEADER_SIZE_BYTES
     bodies = map(add, starts, repeat(HEADER_SIZE_BYTES))

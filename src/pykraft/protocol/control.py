@@ -231,7 +231,6 @@ def _voter(body: Body) -> Voter:
 
 
 def _voters(body: Body) -> KRaftVoters:
-    """A voter set, which must not be empty."""
     if not body["voters"]:
         # An empty set has no majority, so no correct leader writes one.
         raise _refusal("its voter set is empty")

@@ -156,7 +156,6 @@ class FrameReader:
         self._filled_bytes = end
 
     def _resume(self, data: bytes) -> Buffer | None:
-        """Continue the unfinished frame, beginning with its size."""
         position = self._position
         if not self._need_bytes:
             start = position + SIZE_PREFIX_SIZE_BYTES - self._filled_bytes

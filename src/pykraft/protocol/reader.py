@@ -103,7 +103,6 @@ class _ReaderSource:
         )
 
     def _struct(self, schema: Struct, path: str) -> str:
-        """Read a struct; returns the local name of its dict."""
         found = {one.name: one.default_source() for one in schema.fields}
         run: list[tuple[Field, str]] = []
         for one in fields_of(schema, self._version):
@@ -178,7 +177,6 @@ class _ReaderSource:
             self._source.line(f"n, p = read_size(buf, p, end, {what})")
 
     def _sized(self, kind: Kind | Array, target: str, what: str, path: str) -> None:
-        """Read a value with the length or count ``n``, which is not null."""
         if isinstance(kind, Array):
             self._array(kind, target, what, path)
             return
@@ -217,7 +215,6 @@ class _ReaderSource:
             self._source.line(f"{target}.append({element})")
 
     def _tagged(self, schema: Struct, target: str, path: str) -> None:
-        """Read the tagged fields that end a struct of a flexible version."""
         what = self._source.constant(self._what(path))
         known = tagged_fields_of(schema, self._version)
         with self._source.block("if p < end and not buf[p]:"):

@@ -201,7 +201,6 @@ def _pieces(values: Sequence[bytes], before: bytes = b"") -> list[bytes]:
 
 
 def _pieces_of_equal_size(values: Sequence[bytes], value_size_bytes: int) -> list[bytes]:
-    """Two pieces for each record: the head and the value."""
     pieces = [b""] * (2 * len(values))
     pieces[0::2] = _heads_of(value_size_bytes).first(len(values))
     pieces[1::2] = values
@@ -209,7 +208,6 @@ def _pieces_of_equal_size(values: Sequence[bytes], value_size_bytes: int) -> lis
 
 
 def _pieces_of_any_size(values: Sequence[bytes]) -> list[bytes]:
-    """Four pieces for each record: length, place, length of the value, value."""
     pieces: list[bytes] = []
     for start, end in _runs(0, len(values)):
         chunk = values[start:end]

@@ -71,7 +71,6 @@ def _add_records(records: Buffer | Sequence[Buffer], out: list[Buffer], done: li
 
 
 def _finish(out: list[Buffer], done: list[Buffer]) -> list[Buffer]:
-    """All buffers of a message with records."""
     return done + _joined(out)
 
 
@@ -117,7 +116,6 @@ class _WriterSource:
         return self._source.build("write", f"write {self._message.name} v{self._version}", _NAMES)
 
     def _struct(self, schema: Struct, of: str, path: str) -> None:
-        """Write the dict with the local name ``of``."""
         names = self._source.constant({one.name for one in schema.fields} | {UNKNOWN_TAGS})
         where = f"{self._message.name} {path}".rstrip()
         self._source.line(f"assert {of}.keys() <= {names}, f'{where}: unknown keys {{{of}.keys() - {names}}}'")
@@ -155,7 +153,6 @@ class _WriterSource:
         self._source.line(f"add({self._source.constant(layout.pack)}({', '.join(values)}))")
 
     def _value(self, one: Field, of: str, path: str) -> None:
-        """Write a field that is not part of a run."""
         if isinstance(one.kind, Kind) and one.kind.size_bytes is not None:
             self._run([one], of)
             return
@@ -177,7 +174,6 @@ class _WriterSource:
         return self._null_string if kind is STRING else self._absent
 
     def _present(self, kind: Kind | Struct | Array, value: str, path: str) -> None:
-        """Write a value that is not None."""
         if kind is STRING:
             self._source.line(f"add({'compact_' * self._flexible}string({value}))")
         elif kind is BYTES:
@@ -205,7 +201,6 @@ class _WriterSource:
             self._present(kind.of, element, path + "[]")
 
     def _tagged(self, schema: Struct, of: str, path: str) -> None:
-        """Write the tagged fields that end a struct of a flexible version."""
         known = tagged_fields_of(schema, self._version)
         tags = self._source.fresh()
         if not known:

@@ -131,7 +131,6 @@ class OrderedThread:
         return self._place.may_write(now_s) if self._only_writes else self._place.may_be_loop(job, now_s)
 
     def _pass_on(self) -> None:
-        """Queue what this turn has gathered for the thread."""
         gathered, self._gathered = self._gathered, []
         if gathered:
             self._put(gathered)
@@ -275,7 +274,6 @@ class BulkThread:
 
 
 def _call_on(loop: asyncio.AbstractEventLoop, act: Callable[[T], None], argument: T) -> None:
-    """Call ``act`` on the loop."""
     # A RuntimeError means that the loop is closed: nobody waits any more.
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(act, argument)

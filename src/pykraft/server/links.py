@@ -291,7 +291,6 @@ class Links:
         )
 
     def _forget(self, connection: ConnectionId) -> Link | None:
-        """Remove a link from the lists; None when it is not listed."""
         link = self._links.pop(connection, None)
         self._unsent_size_bytes -= self._unsent.pop(connection, 0)
         if link is not None:

@@ -271,7 +271,6 @@ class Workload:
             self._loop.call_soon(self._refill, claim)
 
     def _refused(self, outcome: Rejected, claim: _Claim, first_sequence: int, count: int) -> None:
-        """Handle a rejection: propose nothing more until the next turn."""
         claim.is_refused = True
         # Reuse the sequences only if nothing was proposed after them: otherwise they would reach the log out of order.
         if claim.sequence == first_sequence + count:

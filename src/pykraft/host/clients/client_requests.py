@@ -178,7 +178,6 @@ class OffsetRequests:
         )
 
     def _search_piece(self, search: _Search, found: RecordBuffers | None) -> None:
-        """Look through one piece, then read the next one."""
         if not found:
             search.then({"error_code": ErrorCode.NOT_LEADER_OR_FOLLOWER})
             return

@@ -157,7 +157,6 @@ class ConsumerFetches:
         return sum(asked.counted_bytes for asked in fetch.asked) >= fetch.size_bytes_min
 
     def _read(self, fetch: _Fetch, errors: Sequence[ErrorCode], found: list[RecordBuffers], left_bytes: int) -> None:
-        """Read what is left to read, one partition after the other, and answer."""
         if len(found) == len(fetch.asked):
             self._answer(fetch, errors, found)
             return

@@ -197,8 +197,6 @@ QUESTION: Final[Body] = {"transactional_id": None, "transaction_timeout_ms": 0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asker:
-    """One client that waits."""
-
     listener: str
     is_wanted: Callable[[], bool]
     answer: Callable[[Body], None]

@@ -38,8 +38,6 @@ _Key: TypeAlias = tuple[OffsetAndEpoch, Epoch]
 
 @dataclass(frozen=True, slots=True)
 class _NotWritten:
-    """The part of this snapshot could not be written."""
-
     snapshot_id: OffsetAndEpoch
     error: SnapshotFailedError
 

@@ -110,8 +110,6 @@ def batch_facts(file: File, expected_offset: Offset, *, with_records: bool) -> I
 
 
 class _Window:
-    """The part of a file that is in memory."""
-
     def __init__(self, file: File) -> None:
         self._file = file
         self._data = b""

@@ -284,7 +284,6 @@ class LogCheck:
         self._is_offset_known = True
 
     def _adopt(self, path: Path, checked: CheckedPart) -> None:
-        """Take over what was found in a part that begins where it must."""
         summary, found = self.summary, checked.summary
         if found.epochs and found.epochs[0].epoch < self._chain.epoch:
             expected, epoch = f"an epoch of at least {self._chain.epoch}", f"epoch {found.epochs[0].epoch}"
@@ -307,7 +306,6 @@ class LogCheck:
         self._is_offset_known, self._is_over = checked.is_offset_known, checked.is_over
 
     def _begin(self, names: Sequence[str], base_offsets: Sequence[Offset]) -> list[Path]:
-        """Note where the log starts; returns the segments."""
         self._names = names
         self.summary.segments_count = len(base_offsets)
         if base_offsets:

@@ -95,13 +95,11 @@ def _first_bad(content: bytes) -> int:
 
 
 def _is_number(field: str) -> bool:
-    """True for digits that fit into 63 bits."""
     # The length is checked first: ``int`` raises a ValueError of its own for thousands of digits.
     return field.isascii() and field.isdigit() and len(field) <= _DIGITS_MAX
 
 
 def _says(fs: Fs, path: Path, content: bytes) -> bool:
-    """True when the file holds exactly these bytes."""
     with closing(fs.open(path)) as file:
         return file.size() == len(content) and file.pread(len(content), 0) == content
 

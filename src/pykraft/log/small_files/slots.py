@@ -102,7 +102,6 @@ class SlotFile:
             self._put(self._slots[0], Slot(generation=self.newest.generation, payload=payload))
 
     def _put(self, other: Slot, slot: Slot) -> None:
-        """Write this slot, beside the other one."""
         data = _encode(slot)
         if len(data) > SLOT_SIZE_BYTES:
             raise StorageError(self.path, f"{len(data)} bytes do not fit into a slot of {SLOT_SIZE_BYTES}")
