@@ -17,9 +17,13 @@ from tests.host.cluster import Cluster
 from tests.host.fakes import config
 
 
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
 @pytest.mark.conformance(12)
-def test_only_an_epoch_that_is_led_here_can_be_resigned_from() -> None:
-    cluster = Cluster()
+def test_only_an_epoch_that_is_led_here_can_be_resigned_from(cluster: Cluster) -> None:
     leader = cluster.leader()
     cluster.run_until_committed(1)
     epoch = leader.running.status.epoch
@@ -101,8 +105,7 @@ def test_an_append_that_is_one_too_many_schedules_the_prepared_ones_before_it(mo
     assert [type(outcome) for outcome in outcomes] == [Committed]
 
 
-def test_a_node_that_does_not_lead_has_nothing_to_schedule() -> None:
-    cluster = Cluster()
+def test_a_node_that_does_not_lead_has_nothing_to_schedule(cluster: Cluster) -> None:
     leader = cluster.leader()
     cluster.run_until_committed(1)
     with pytest.raises(NotLeaderError, match=f"the leader is node {leader.node_id}"):
@@ -112,8 +115,7 @@ def test_a_node_that_does_not_lead_has_nothing_to_schedule() -> None:
         leader.running.schedule_prepared(cluster.now)
 
 
-def test_a_leader_that_leaves_hands_over_and_stops() -> None:
-    cluster = Cluster()
+def test_a_leader_that_leaves_hands_over_and_stops(cluster: Cluster) -> None:
     leader = cluster.leader()
     cluster.run_until_committed(1)
     leader.running.shutdown(5_000, cluster.now)
@@ -129,8 +131,7 @@ def test_a_leader_that_leaves_hands_over_and_stops() -> None:
 
 
 @pytest.mark.conformance(12)
-def test_a_leader_can_resign() -> None:
-    cluster = Cluster()
+def test_a_leader_can_resign(cluster: Cluster) -> None:
     leader = cluster.leader()
     epoch = leader.running.status.epoch
     leader.running.resign(Epoch(epoch - 1), cluster.now)
@@ -161,8 +162,7 @@ def test_a_leader_can_say_who_leads_next() -> None:
     assert [type(outcome) for outcome in outcomes] == [Committed], "no outcome is in doubt because of a transfer"
 
 
-def test_a_node_that_stops_transfers_nothing_any_more() -> None:
-    cluster = Cluster()
+def test_a_node_that_stops_transfers_nothing_any_more(cluster: Cluster) -> None:
     leader = cluster.leader()
     host = leader.running
     host.shutdown(5_000, cluster.now)
@@ -175,8 +175,7 @@ def test_a_node_that_stops_transfers_nothing_any_more() -> None:
 
 
 @pytest.mark.conformance(137)
-def test_a_static_quorum_is_upgraded_once_its_voters_told_who_they_are() -> None:
-    cluster = Cluster()
+def test_a_static_quorum_is_upgraded_once_its_voters_told_who_they_are(cluster: Cluster) -> None:
     leader = cluster.leader()
     cluster.run_until_committed(1)
     host = leader.running
@@ -202,8 +201,7 @@ def test_a_static_quorum_is_upgraded_once_its_voters_told_who_they_are() -> None
     assert isinstance(upgrade(1), NotRunningError)
 
 
-def test_what_reads_files_for_the_application_runs_where_files_are_read() -> None:
-    cluster = Cluster()
+def test_what_reads_files_for_the_application_runs_where_files_are_read(cluster: Cluster) -> None:
     machine = cluster.leader()
     cluster.settle()
     done: list[str] = []
@@ -218,8 +216,7 @@ def test_what_reads_files_for_the_application_runs_where_files_are_read() -> Non
     assert done == ["read", "told"]
 
 
-def test_a_commit_that_a_follower_hears_of_reaches_its_listener_before_the_next_fetch() -> None:
-    cluster = Cluster()
+def test_a_commit_that_a_follower_hears_of_reaches_its_listener_before_the_next_fetch(cluster: Cluster) -> None:
     leader = cluster.leader()
     cluster.run_until_committed(1)
     follower = cluster.others(leader)[0]

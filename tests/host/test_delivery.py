@@ -107,23 +107,25 @@ def test_a_piece_ends_at_the_high_watermark_at_which_its_read_began() -> None:
     assert desk.listener.values == [b"value 0", b"value 1", b"committed"]
 
 
-def test_large_amounts_come_in_bounded_pieces() -> None:
-    desk = Desk()
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def test_large_amounts_come_in_bounded_pieces(desk: Desk) -> None:
     desk.recent.append([batch(offset, bytes([65]) * 400_000) for offset in range(5)])
     assert desk.commit(5) == [(0, 1), (2, 3), (4,)]
     assert 2 * 400_000 < PIECE_SIZE_BYTES_MAX < 3 * 400_000
 
 
 @pytest.mark.conformance(102)
-def test_a_high_watermark_within_a_batch_waits_for_its_end() -> None:
-    desk = Desk()
+def test_a_high_watermark_within_a_batch_waits_for_its_end(desk: Desk) -> None:
     desk.recent.append([batch(0, b"a", b"b", b"c")])
     assert desk.commit(2) == []
     assert desk.commit(3) == [(0,)]
 
 
-def test_a_high_watermark_within_a_batch_in_the_files_does_not_read_for_ever() -> None:
-    desk = Desk()
+def test_a_high_watermark_within_a_batch_in_the_files_does_not_read_for_ever(desk: Desk) -> None:
     desk.log.batches = [batch(0, b"a", b"b", b"c")]
     desk.recent.truncate_to(Offset(3))
     assert desk.commit(2) == []
@@ -174,8 +176,7 @@ def test_a_leadership_that_ended_unheard_is_never_told() -> None:
     assert late.calls == [(0, 1, 2, 3)]
 
 
-def test_the_end_of_a_leadership_does_not_take_back_other_news() -> None:
-    desk = Desk()
+def test_the_end_of_a_leadership_does_not_take_back_other_news(desk: Desk) -> None:
     desk.delivery.leader_changed(leads(3, leader_id=2))
     desk.delivery.leads_no_more()
     late = FakeListener()
@@ -287,8 +288,7 @@ def test_a_listener_that_is_removed_hears_nothing_any_more() -> None:
         desk.registration.remove()
 
 
-def test_a_listener_may_remove_itself_from_within_its_call() -> None:
-    desk = Desk()
+def test_a_listener_may_remove_itself_from_within_its_call(desk: Desk) -> None:
     desk.recent.append([batch(offset, bytes([65]) * 600_000) for offset in range(3)])
     desk.listener.on_each = desk.registration.remove
     assert desk.commit(3) == [(0,)]
@@ -304,8 +304,7 @@ def test_a_listener_that_was_removed_can_begin_anew() -> None:
     assert desk.listener.calls == [(0, 1)]
 
 
-def test_a_listener_is_registered_once() -> None:
-    desk = Desk()
+def test_a_listener_is_registered_once(desk: Desk) -> None:
     with pytest.raises(UsageError, match="already registered"):
         desk.delivery.register(desk.listener)
 
@@ -322,8 +321,7 @@ def test_a_listener_can_go_on_where_it_was_also_beyond_what_is_committed() -> No
     assert second.calls == [(3,)]
 
 
-def test_the_batch_that_holds_the_first_offset_comes_whole() -> None:
-    desk = Desk()
+def test_the_batch_that_holds_the_first_offset_comes_whole(desk: Desk) -> None:
     desk.recent.append([batch(0, b"a", b"b", b"c"), batch(3)])
     desk.commit(4)
     late = FakeListener()
@@ -331,8 +329,7 @@ def test_the_batch_that_holds_the_first_offset_comes_whole() -> None:
     assert late.calls == [(0, 3)]
 
 
-def test_an_offset_below_the_log_start_is_refused() -> None:
-    desk = Desk()
+def test_an_offset_below_the_log_start_is_refused(desk: Desk) -> None:
     with pytest.raises(UsageError, match="begins at 0"):
         desk.delivery.register(FakeListener(), Offset(-1))
 
@@ -440,14 +437,18 @@ def test_a_new_listener_gets_the_snapshot_and_then_what_follows(start_offset: in
     assert desk.taken == [[b"state"]]
 
 
+@pytest.fixture
+def snapshot_desk() -> SnapshotDesk:
+    return SnapshotDesk()
+
+
 @pytest.mark.conformance(119)
-def test_a_listener_that_fell_behind_the_log_start_gets_the_snapshot_again() -> None:
-    desk = SnapshotDesk()
-    desk.delivery.register(desk.listener, Offset(0), loader=loader(desk.taken))
-    assert desk.settle(1) == [(0,)]
-    desk.delivery.log_begins_at(Offset(3))
-    assert desk.settle() == [(0,), (3, 4)]
-    assert desk.taken == [[b"state"]]
+def test_a_listener_that_fell_behind_the_log_start_gets_the_snapshot_again(snapshot_desk: SnapshotDesk) -> None:
+    snapshot_desk.delivery.register(snapshot_desk.listener, Offset(0), loader=loader(snapshot_desk.taken))
+    assert snapshot_desk.settle(1) == [(0,)]
+    snapshot_desk.delivery.log_begins_at(Offset(3))
+    assert snapshot_desk.settle() == [(0,), (3, 4)]
+    assert snapshot_desk.taken == [[b"state"]]
 
 
 def test_a_listener_that_begins_below_the_log_start_gets_the_snapshot() -> None:
@@ -457,59 +458,54 @@ def test_a_listener_that_begins_below_the_log_start_gets_the_snapshot() -> None:
     assert desk.taken == [[b"state"]]
 
 
-def test_who_cannot_load_a_snapshot_goes_on_where_the_log_starts() -> None:
-    desk = SnapshotDesk()
-    desk.delivery.register(desk.listener)
-    assert desk.settle(1) == [(0,)]
-    desk.delivery.log_begins_at(Offset(3))
-    assert desk.settle() == [(0,), (3, 4)]
+def test_who_cannot_load_a_snapshot_goes_on_where_the_log_starts(snapshot_desk: SnapshotDesk) -> None:
+    snapshot_desk.delivery.register(snapshot_desk.listener)
+    assert snapshot_desk.settle(1) == [(0,)]
+    snapshot_desk.delivery.log_begins_at(Offset(3))
+    assert snapshot_desk.settle() == [(0,), (3, 4)]
 
 
-def test_who_went_away_while_a_snapshot_was_opened_does_not_get_it() -> None:
-    desk = SnapshotDesk()
-    registration = desk.delivery.register(desk.listener, loader=loader(desk.taken))
-    desk.delivery.committed(Offset(5))
+def test_who_went_away_while_a_snapshot_was_opened_does_not_get_it(snapshot_desk: SnapshotDesk) -> None:
+    registration = snapshot_desk.delivery.register(snapshot_desk.listener, loader=loader(snapshot_desk.taken))
+    snapshot_desk.delivery.committed(Offset(5))
     registration.remove()
-    assert desk.settle() == []
-    assert desk.taken == []
+    assert snapshot_desk.settle() == []
+    assert snapshot_desk.taken == []
 
 
-def test_snapshot_that_cannot_be_read_is_loaded_after_the_pause() -> None:
-    desk = SnapshotDesk()
-    desk.fs.lost[checkpoint_path(DIRECTORY, id_of(3, 1)).name] = range(100)
-    desk.delivery.register(desk.listener, loader=loader(desk.taken))
-    assert desk.settle() == []
-    assert len(desk.ports.alarms) == 1
-    desk.fs.lost.clear()
-    desk.reading.poll(at(0))
-    assert desk.settle() == []
-    desk.reading.poll(at(1_000))
-    assert desk.settle() == [(3, 4)]
-    assert desk.taken == [[b"state"]]
+def test_snapshot_that_cannot_be_read_is_loaded_after_the_pause(snapshot_desk: SnapshotDesk) -> None:
+    snapshot_desk.fs.lost[checkpoint_path(DIRECTORY, id_of(3, 1)).name] = range(100)
+    snapshot_desk.delivery.register(snapshot_desk.listener, loader=loader(snapshot_desk.taken))
+    assert snapshot_desk.settle() == []
+    assert len(snapshot_desk.ports.alarms) == 1
+    snapshot_desk.fs.lost.clear()
+    snapshot_desk.reading.poll(at(0))
+    assert snapshot_desk.settle() == []
+    snapshot_desk.reading.poll(at(1_000))
+    assert snapshot_desk.settle() == [(3, 4)]
+    assert snapshot_desk.taken == [[b"state"]]
 
 
-def test_snapshot_with_wrong_bytes_ends_the_node() -> None:
-    desk = SnapshotDesk()
+def test_snapshot_with_wrong_bytes_ends_the_node(snapshot_desk: SnapshotDesk) -> None:
     path = checkpoint_path(DIRECTORY, id_of(3, 1))
-    desk.fs.write(path, b"?" * 200)
-    desk.delivery.register(desk.listener, loader=loader(desk.taken))
+    snapshot_desk.fs.write(path, b"?" * 200)
+    snapshot_desk.delivery.register(snapshot_desk.listener, loader=loader(snapshot_desk.taken))
     with pytest.raises(CorruptionError):
-        desk.settle()
+        snapshot_desk.settle()
 
 
 @pytest.mark.conformance(119)
-def test_who_reads_while_the_log_start_passes_by_loads_the_snapshot_then() -> None:
-    desk = SnapshotDesk()
-    desk.delivery.recent.evict(Offset(0))
-    desk.delivery.recent.begin_anew_at(Offset(3))
-    desk.delivery.recent.append([batch(3), batch(4)])
-    desk.delivery.register(desk.listener, Offset(0), loader=loader(desk.taken))
-    desk.delivery.committed(Offset(5))
-    _, then = desk.ports.reads.pop()
-    desk.delivery.log_begins_at(Offset(3))
+def test_who_reads_while_the_log_start_passes_by_loads_the_snapshot_then(snapshot_desk: SnapshotDesk) -> None:
+    snapshot_desk.delivery.recent.evict(Offset(0))
+    snapshot_desk.delivery.recent.begin_anew_at(Offset(3))
+    snapshot_desk.delivery.recent.append([batch(3), batch(4)])
+    snapshot_desk.delivery.register(snapshot_desk.listener, Offset(0), loader=loader(snapshot_desk.taken))
+    snapshot_desk.delivery.committed(Offset(5))
+    _, then = snapshot_desk.ports.reads.pop()
+    snapshot_desk.delivery.log_begins_at(Offset(3))
     then(None)
-    assert desk.settle() == [(3, 4)]
-    assert desk.taken == [[b"state"]]
+    assert snapshot_desk.settle() == [(3, 4)]
+    assert snapshot_desk.taken == [[b"state"]]
 
 
 @pytest.mark.conformance(128)
@@ -535,22 +531,21 @@ def test_the_checkpoint_of_formatting_is_of_no_interest_to_who_is_further_or_can
 
 
 @pytest.mark.conformance(128)
-def test_a_snapshot_comes_in_the_place_of_the_checkpoint_of_formatting() -> None:
-    desk = SnapshotDesk()
-    write(desk.fs, [b"formatted"], snapshot_id=id_of(0, 0))
+def test_a_snapshot_comes_in_the_place_of_the_checkpoint_of_formatting(snapshot_desk: SnapshotDesk) -> None:
+    write(snapshot_desk.fs, [b"formatted"], snapshot_id=id_of(0, 0))
     formatted: list[OffsetAndEpoch] = []
-    desk.delivery.register(desk.listener, loader=loader(desk.taken, formatted=formatted))
-    assert desk.settle() == [(3, 4)]
-    assert (formatted, desk.taken) == ([], [[b"state"]])
+    snapshot_desk.delivery.register(snapshot_desk.listener, loader=loader(snapshot_desk.taken, formatted=formatted))
+    assert snapshot_desk.settle() == [(3, 4)]
+    assert (formatted, snapshot_desk.taken) == ([], [[b"state"]])
 
 
 class Saver:
     """Notes what it is asked for; held until it has answered, as an application holds its registration."""
 
-    def __init__(self, desk: SnapshotDesk) -> None:
+    def __init__(self, snapshot_desk: SnapshotDesk) -> None:
         self.asked: list[OffsetAndEpoch] = []
-        self.registration = desk.delivery.register(
-            desk.listener, is_held=True, loader=loader(desk.taken, save=self.save)
+        self.registration = snapshot_desk.delivery.register(
+            snapshot_desk.listener, is_held=True, loader=loader(snapshot_desk.taken, save=self.save)
         )
         self.registration.release()
 
@@ -587,11 +582,10 @@ def test_who_saves_is_asked_after_a_time_if_anything_came() -> None:
     assert desk.delivery.next_deadline_ms is None
 
 
-def test_a_snapshot_that_is_loaded_counts_as_the_last_one() -> None:
-    desk = SnapshotDesk()
-    desk.delivery.poll(10)
-    saver = Saver(desk)
-    assert desk.settle(4) == [(3,)]
-    assert (desk.taken, saver.asked) == ([[b"state"]], [])
-    desk.settle(5)
+def test_a_snapshot_that_is_loaded_counts_as_the_last_one(snapshot_desk: SnapshotDesk) -> None:
+    snapshot_desk.delivery.poll(10)
+    saver = Saver(snapshot_desk)
+    assert snapshot_desk.settle(4) == [(3,)]
+    assert (snapshot_desk.taken, saver.asked) == ([[b"state"]], [])
+    snapshot_desk.settle(5)
     assert saver.asked == [id_of(5, 1)]

@@ -132,8 +132,12 @@ def test_every_effect_of_the_core_is_carried_out() -> None:
     assert set(module._TABLE) == set(get_args(Effect))
 
 
-def test_storage_effects_become_jobs_in_their_order() -> None:
-    desk = Desk()
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def test_storage_effects_become_jobs_in_their_order(desk: Desk) -> None:
     election = Election(epoch=Epoch(1), leader_id=NodeId(1))
     proposed = desk.components.producers.propose([b"a"], epoch=Epoch(1), on_outcome=lambda _: None)
     fetched = (batch(6), batch(7), batch(8))
@@ -153,14 +157,12 @@ def test_storage_effects_become_jobs_in_their_order() -> None:
     assert (desk.components.recent.start_offset, desk.components.recent.end_offset) == (5, 6)
 
 
-def test_an_append_of_other_batches_than_the_core_counted_is_our_own_bug() -> None:
-    desk = Desk()
+def test_an_append_of_other_batches_than_the_core_counted_is_our_own_bug(desk: Desk) -> None:
     with pytest.raises(AssertionError):
         desk.do(effects.AppendFetched(io=Io(3), count=1, end_offset=Offset(8)), fetched=(batch(5), batch(6)))
 
 
-def test_a_reply_waits_for_its_write() -> None:
-    desk = Desk()
+def test_a_reply_waits_for_its_write(desk: Desk) -> None:
     response = VoteResponse(error=0, epoch=Epoch(3), leader_id=None, vote_granted=True)
     desk.do(effects.Reply(after=Io(2), request_id=desk.asked(ApiKey.VOTE), message=response))
     desk.components.held.persisted(Io(1))
@@ -169,8 +171,7 @@ def test_a_reply_waits_for_its_write() -> None:
     assert len(desk.ports.sent) == 1
 
 
-def test_a_fetch_is_answered_from_memory_at_once_and_from_files_later() -> None:
-    desk = Desk()
+def test_a_fetch_is_answered_from_memory_at_once_and_from_files_later(desk: Desk) -> None:
     desk.components.recent.append([batch(5)])
     desk.do(reply_fetch(desk.asked(ApiKey.FETCH), 5, 6))
     assert desk.fetch_answer() == (0, [5])
@@ -180,8 +181,7 @@ def test_a_fetch_is_answered_from_memory_at_once_and_from_files_later() -> None:
     assert desk.fetch_answer() == (0, [2, 3, 4])
 
 
-def test_a_fetch_answer_waits_for_its_write_too() -> None:
-    desk = Desk()
+def test_a_fetch_answer_waits_for_its_write_too(desk: Desk) -> None:
     desk.do(reply_fetch(desk.asked(ApiKey.FETCH), 2, 5, after=Io(3)))
     desk.ports.finish_read()
     assert desk.ports.sent == []
@@ -189,21 +189,18 @@ def test_a_fetch_answer_waits_for_its_write_too() -> None:
     assert desk.fetch_answer() == (0, [2, 3, 4])
 
 
-def test_a_diverging_answer_has_no_records() -> None:
-    desk = Desk()
+def test_a_diverging_answer_has_no_records(desk: Desk) -> None:
     desk.do(reply_fetch(desk.asked(ApiKey.FETCH), 9, 9))
     assert desk.fetch_answer() == (0, [])
 
 
-def test_a_read_that_a_truncation_overtook_is_answered_with_not_leader() -> None:
-    desk = Desk()
+def test_a_read_that_a_truncation_overtook_is_answered_with_not_leader(desk: Desk) -> None:
     desk.do(reply_fetch(desk.asked(ApiKey.FETCH), 2, 5), effects.TruncateTo(io=Io(1), end_offset=Offset(3)))
     desk.ports.finish_read()
     assert desk.fetch_answer() == (ErrorCode.NOT_LEADER_OR_FOLLOWER, [])
 
 
-def test_a_send_dials_its_peer() -> None:
-    desk = Desk()
+def test_a_send_dials_its_peer(desk: Desk) -> None:
     peer = effects.Peer(id=2, endpoint=endpoint(2))
     desk.do(effects.Send(after=NO_IO, peer=peer, correlation_id=1, message=vote()))
     assert [where for _, where in desk.ports.dialed] == [endpoint(2)]
@@ -211,14 +208,12 @@ def test_a_send_dials_its_peer() -> None:
     assert len(desk.ports.closed) == 1
 
 
-def test_a_requester_is_closed() -> None:
-    desk = Desk()
+def test_a_requester_is_closed(desk: Desk) -> None:
     desk.do(effects.CloseRequester(request_id=desk.asked(ApiKey.VOTE), reason="two leaders"))
     assert desk.ports.closed == [1]
 
 
-def test_proposals_are_rejected() -> None:
-    desk = Desk()
+def test_proposals_are_rejected(desk: Desk) -> None:
     outcomes: list[ProposalOutcome] = []
     proposed = desk.components.producers.propose([b"a"], epoch=Epoch(1), on_outcome=outcomes.append)
     error = UsageError("no")
@@ -229,8 +224,7 @@ def test_proposals_are_rejected() -> None:
     assert outcomes == [Rejected(error=error)]
 
 
-def test_listeners_hear_of_commits_and_leaders_and_not_of_a_leadership_that_is_over() -> None:
-    desk = Desk()
+def test_listeners_hear_of_commits_and_leaders_and_not_of_a_leadership_that_is_over(desk: Desk) -> None:
     listener = FakeListener()
     desk.components.delivery.register(listener)
     desk.components.recent.append([batch(5)])
@@ -243,8 +237,7 @@ def test_listeners_hear_of_commits_and_leaders_and_not_of_a_leadership_that_is_o
     assert listener.calls[-1] == ("leader", 3, 2)
 
 
-def test_what_an_operator_should_know_is_reported() -> None:
-    desk = Desk()
+def test_what_an_operator_should_know_is_reported(desk: Desk) -> None:
     desk.do(effects.Report(text="something", kind=ReportKind.UNPROVEN))
     desk.do(effects.NotifyRole(role="candidate", epoch=Epoch(7)))
     assert desk.ports.reports == ["something", "candidate in epoch 7"]
@@ -263,8 +256,7 @@ STATES = {
 
 
 @pytest.mark.parametrize(("told", "status"), STATES.items(), ids=[status.role for status in STATES.values()])
-def test_a_change_of_state_is_reported_with_what_it_means(told: str, status: Status) -> None:
-    desk = Desk()
+def test_a_change_of_state_is_reported_with_what_it_means(desk: Desk, told: str, status: Status) -> None:
     desk.components = replace(desk.components, status=lambda: status._replace(epoch=Epoch(7)))
     desk.do(effects.NotifyRole(role=status.role, epoch=Epoch(7)))
     assert desk.ports.reports == [told]
@@ -272,16 +264,14 @@ def test_a_change_of_state_is_reported_with_what_it_means(told: str, status: Sta
 
 @pytest.mark.conformance(44)
 @pytest.mark.parametrize("graceful", [True, False])
-def test_the_end_of_a_shutdown_stops_the_node_without_an_error(*, graceful: bool) -> None:
-    desk = Desk()
+def test_the_end_of_a_shutdown_stops_the_node_without_an_error(desk: Desk, *, graceful: bool) -> None:
     desk.do(effects.CompleteShutdown(graceful=graceful))
     assert desk.ports.stops == [None]
     assert desk.components.inbox.is_closed
     assert len(desk.ports.reports) == 1
 
 
-def test_the_end_decides_every_proposal() -> None:
-    desk = Desk()
+def test_the_end_decides_every_proposal(desk: Desk) -> None:
     outcomes: list[ProposalOutcome] = []
     desk.components.producers.propose([b"a"], epoch=Epoch(1), on_outcome=outcomes.append)
     stop(desk.components, None)
@@ -292,16 +282,14 @@ def snapshot_id(offset: int = 3) -> OffsetAndEpoch:
     return OffsetAndEpoch(Offset(offset), Epoch(1))
 
 
-def test_a_snapshot_takes_the_place_of_the_log() -> None:
-    desk = Desk()
+def test_a_snapshot_takes_the_place_of_the_log(desk: Desk) -> None:
     desk.do(effects.InstallSnapshot(io=Io(1), snapshot_id=snapshot_id(9)))
     assert desk.ports.jobs == [effects.InstallSnapshot(io=Io(1), snapshot_id=snapshot_id(9))]
     assert (desk.components.recent.start_offset, desk.components.recent.end_offset) == (9, 9)
     assert (desk.components.delivery.start_offset, desk.components.delivery.high_watermark) == (9, 9)
 
 
-def test_a_log_start_that_moves_makes_reads_before_it_stale() -> None:
-    desk = Desk()
+def test_a_log_start_that_moves_makes_reads_before_it_stale(desk: Desk) -> None:
     request_id = desk.asked(ApiKey.FETCH)
     desk.do(reply_fetch(request_id, 1, 5), effects.MoveLogStart(io=Io(1), snapshot_id=snapshot_id()))
     assert desk.ports.jobs == [effects.MoveLogStart(io=Io(1), snapshot_id=snapshot_id())]
@@ -309,8 +297,7 @@ def test_a_log_start_that_moves_makes_reads_before_it_stale() -> None:
     assert desk.fetch_answer()[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_downloads_go_to_the_bulk_lane() -> None:
-    desk = Desk()
+def test_downloads_go_to_the_bulk_lane(desk: Desk) -> None:
     desk.do(
         effects.BeginDownload(snapshot_id=snapshot_id(), leader_epoch=Epoch(1)),
         effects.AppendDownload(snapshot_id=snapshot_id(), position=0, is_last=False),

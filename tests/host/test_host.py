@@ -54,8 +54,12 @@ def same_logs(cluster: Cluster) -> bool:
     return len({machine.log_bytes() for machine in cluster.machines.values()}) == 1
 
 
-def test_a_leader_is_elected_and_all_hear_of_it() -> None:
-    cluster = Cluster()
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+def test_a_leader_is_elected_and_all_hear_of_it(cluster: Cluster) -> None:
     leader = cluster.leader()
     cluster.run_until_committed(1)
     epoch = leader.running.status.epoch
@@ -68,8 +72,7 @@ def test_a_leader_is_elected_and_all_hear_of_it() -> None:
 
 
 @pytest.mark.conformance(52)
-def test_the_leaders_listener_hears_of_its_leadership_after_the_first_record_of_the_epoch() -> None:
-    cluster = Cluster()
+def test_the_leaders_listener_hears_of_its_leadership_after_the_first_record_of_the_epoch(cluster: Cluster) -> None:
     leader = cluster.leader()
     cluster.run_until_committed(1)
     own_leadership: tuple[str, int, int | None] = ("leader", leader.running.status.epoch, leader.node_id)
@@ -78,8 +81,7 @@ def test_the_leaders_listener_hears_of_its_leadership_after_the_first_record_of_
 
 
 @pytest.mark.conformance("H40", "H49")
-def test_proposals_are_committed_everywhere_in_order() -> None:
-    cluster = Cluster()
+def test_proposals_are_committed_everywhere_in_order(cluster: Cluster) -> None:
     leader = cluster.leader()
     outcomes = [leader.propose(value) for value in values("v", 20)]
     cluster.run_until_committed(21)
@@ -101,8 +103,7 @@ def test_values_proposed_together_stay_together() -> None:
 
 
 @pytest.mark.conformance(9)
-def test_a_follower_rejects_and_names_the_leader() -> None:
-    cluster = Cluster()
+def test_a_follower_rejects_and_names_the_leader(cluster: Cluster) -> None:
     leader = cluster.leader()
     cluster.run_until_committed(1)
     (outcome,) = cluster.others(leader)[0].propose(b"a")
@@ -117,8 +118,7 @@ def test_a_proposal_without_values_is_refused_at_once() -> None:
         cluster[1].propose()
 
 
-def test_a_log_that_diverged_is_cut_back_and_its_proposals_have_no_known_outcome() -> None:
-    cluster = Cluster()
+def test_a_log_that_diverged_is_cut_back_and_its_proposals_have_no_known_outcome(cluster: Cluster) -> None:
     old = cluster.leader()
     old.propose(b"shared")
     cluster.run_until_committed(2)
@@ -156,8 +156,7 @@ def test_connections_that_keep_breaking_lose_and_double_nothing() -> None:
     assert same_logs(cluster)
 
 
-def test_a_killed_node_comes_back_with_its_log_and_reads_it_to_its_listener() -> None:
-    cluster = Cluster()
+def test_a_killed_node_comes_back_with_its_log_and_reads_it_to_its_listener(cluster: Cluster) -> None:
     leader = cluster.leader()
     for value in values("v", 30):
         leader.propose(value * 50)
@@ -191,8 +190,7 @@ def test_a_leader_whose_memory_is_empty_serves_an_empty_follower_from_its_files(
     assert empty.listener.values == [value * 50 for value in values("v", 30)]
 
 
-def test_all_nodes_killed_keep_what_was_committed() -> None:
-    cluster = Cluster()
+def test_all_nodes_killed_keep_what_was_committed(cluster: Cluster) -> None:
     leader = cluster.leader()
     leader.propose(b"kept")
     cluster.run_until_committed(2)
@@ -207,8 +205,7 @@ def test_all_nodes_killed_keep_what_was_committed() -> None:
         assert machine.listener.values == [b"kept"]
 
 
-def test_a_vote_is_not_granted_before_it_is_on_disk() -> None:
-    cluster = Cluster()
+def test_a_vote_is_not_granted_before_it_is_on_disk(cluster: Cluster) -> None:
     for machine in cluster.up[1:]:
         machine.is_disk_stalled = True
     cluster.run(20_000)
@@ -284,8 +281,7 @@ def test_a_late_listener_is_given_everything() -> None:
 
 @pytest.mark.conformance(52)
 @pytest.mark.parametrize("role", ["resigned", "prospective", "candidate", "unattached-voted", "follower"])
-def test_what_is_known_to_be_committed_is_given_in_every_state(role: str) -> None:
-    cluster = Cluster()
+def test_what_is_known_to_be_committed_is_given_in_every_state(cluster: Cluster, role: str) -> None:
     leader = cluster.leader()
     leader.propose(b"a")
     cluster.run_until_committed(2)
@@ -318,8 +314,7 @@ def test_too_many_undecided_proposals_are_rejected(monkeypatch: pytest.MonkeyPat
     assert first == []
 
 
-def test_before_the_start_the_disk_says_how_things_are() -> None:
-    cluster = Cluster()
+def test_before_the_start_the_disk_says_how_things_are(cluster: Cluster) -> None:
     leader = cluster.leader()
     cluster.run_until_committed(1)
     leader.crash()
@@ -333,8 +328,7 @@ def test_before_the_start_the_disk_says_how_things_are() -> None:
     assert (host.status.log_start_offset, host.status.log_end_offset) == (0, 1)
 
 
-def test_describe_cluster_names_the_leader() -> None:
-    cluster = Cluster()
+def test_describe_cluster_names_the_leader(cluster: Cluster) -> None:
     leader = cluster.leader()
     cluster.run_until_committed(1)
     parts = encode_request(ApiKey.DESCRIBE_CLUSTER, 2, 9, None, {"endpoint_type": 2})
@@ -346,8 +340,7 @@ def test_describe_cluster_names_the_leader() -> None:
     assert f"node{leader.node_id}".encode() in answer
 
 
-def test_garbage_closes_its_connection_and_the_node_goes_on() -> None:
-    cluster = Cluster()
+def test_garbage_closes_its_connection_and_the_node_goes_on(cluster: Cluster) -> None:
     leader = cluster.leader()
     for number, raw in enumerate([b"", b"\x16\x03\x01\x02\x00", b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 100], start=500):
         leader.running.on_accepted(ConnectionId(number), LISTENER, cluster.now)
@@ -357,8 +350,7 @@ def test_garbage_closes_its_connection_and_the_node_goes_on() -> None:
     cluster.run_until_committed(2)
 
 
-def test_a_peer_that_answers_nonsense_is_left_and_asked_again() -> None:
-    cluster = Cluster()
+def test_a_peer_that_answers_nonsense_is_left_and_asked_again(cluster: Cluster) -> None:
     leader = cluster.leader()
     follower = cluster.others(leader)[0]
     wire = next(wire for wire in cluster._wires.values() if wire.dialer is follower and wire.accepter is leader)
@@ -368,8 +360,7 @@ def test_a_peer_that_answers_nonsense_is_left_and_asked_again() -> None:
     assert any("closing the connection to peer" in text for text in follower.reports)
 
 
-def test_a_request_that_no_correct_replica_sends_closes_its_connection() -> None:
-    cluster = Cluster()
+def test_a_request_that_no_correct_replica_sends_closes_its_connection(cluster: Cluster) -> None:
     leader = cluster.leader()
     partition = {"partition_index": 0, "leader_id": 99, "leader_epoch": leader.running.status.epoch}
     topics = [{"topic_name": "a-topic", "partitions": [partition]}]
@@ -431,8 +422,7 @@ def test_an_observer_with_or_without_an_id_follows_and_never_campaigns(node_id: 
 
 
 @pytest.mark.conformance(53)
-def test_an_observer_without_an_id_starts_again_where_its_log_ends() -> None:
-    cluster = Cluster()
+def test_an_observer_without_an_id_starts_again_where_its_log_ends(cluster: Cluster) -> None:
     cluster.leader().propose(b"first")
     observer = cluster.add(4, replace(config(4), node_id=None, directory_id=None))
     cluster.run_until_committed(2)

@@ -118,9 +118,13 @@ def granted() -> VoteResponse:
     return VoteResponse(error=0, epoch=Epoch(3), leader_id=None, vote_granted=True)
 
 
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
 @pytest.mark.conformance("H28")
-def test_a_request_reaches_the_core_and_its_answer_the_connection_it_came_from() -> None:
-    desk = Desk()
+def test_a_request_reaches_the_core_and_its_answer_the_connection_it_came_from(desk: Desk) -> None:
     desk.vote(wire_id=77)
     (event,) = desk.received()
     assert event.listener == LISTENER
@@ -133,8 +137,7 @@ def test_a_request_reaches_the_core_and_its_answer_the_connection_it_came_from()
     assert body["topics"][0]["partitions"][0]["vote_granted"] is True
 
 
-def test_an_answer_is_written_in_the_version_of_its_request() -> None:
-    desk = Desk()
+def test_an_answer_is_written_in_the_version_of_its_request(desk: Desk) -> None:
     desk.ask(ApiKey.BEGIN_QUORUM_EPOCH, 0, begin_body())
     (event,) = desk.received()
     response = BeginQuorumEpochResponse(error=0, epoch=Epoch(3), leader_id=NodeId(2))
@@ -148,8 +151,7 @@ def begin_body() -> Body:
     return {"cluster_id": None, "topics": [{"topic_name": TOPIC_NAME, "partitions": [partition]}]}
 
 
-def test_records_are_sent_as_they_are() -> None:
-    desk = Desk()
+def test_records_are_sent_as_they_are(desk: Desk) -> None:
     desk.ask(ApiKey.FETCH, 18, fetch_body())
     (event,) = desk.received()
     assert isinstance(event.message, FetchRequest)
@@ -170,8 +172,7 @@ def test_records_are_sent_as_they_are() -> None:
         ({"topic_name": "another"}, ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_another_cluster_or_topic_is_answered_without_the_core(changes: Body, error: ErrorCode) -> None:
-    desk = Desk()
+def test_another_cluster_or_topic_is_answered_without_the_core(desk: Desk, changes: Body, error: ErrorCode) -> None:
     desk.vote(**changes)
     assert desk.received() == []
     ((wire_id, body),) = desk.answers(ApiKey.VOTE, 2)
@@ -179,14 +180,12 @@ def test_another_cluster_or_topic_is_answered_without_the_core(changes: Body, er
     assert desk.ports.closed == []
 
 
-def test_a_request_without_cluster_id_is_accepted() -> None:
-    desk = Desk()
+def test_a_request_without_cluster_id_is_accepted(desk: Desk) -> None:
     desk.vote(cluster_id=None)
     assert len(desk.received()) == 1
 
 
-def test_answers_leave_in_the_order_of_the_requests() -> None:
-    desk = Desk()
+def test_answers_leave_in_the_order_of_the_requests(desk: Desk) -> None:
     desk.ask(ApiKey.FETCH, 18, fetch_body(), wire_id=1)
     desk.vote(wire_id=2)
     desk.ask(ApiKey.API_VERSIONS, 3, {}, wire_id=3)
@@ -203,8 +202,7 @@ def test_answers_leave_in_the_order_of_the_requests() -> None:
     assert int.from_bytes(desk.ports.sent[-1][1][:4], "big") == 4
 
 
-def test_connections_do_not_wait_for_each_other() -> None:
-    desk = Desk()
+def test_connections_do_not_wait_for_each_other(desk: Desk) -> None:
     desk.inbound.on_accepted(ConnectionId(2), LISTENER)
     desk.vote()
     desk.vote(connection=ConnectionId(2))
@@ -214,8 +212,7 @@ def test_connections_do_not_wait_for_each_other() -> None:
 
 
 @pytest.mark.conformance(115)
-def test_too_many_unanswered_requests_close_the_connection() -> None:
-    desk = Desk()
+def test_too_many_unanswered_requests_close_the_connection(desk: Desk) -> None:
     for _ in range(UNANSWERED_REQUESTS_MAX):
         desk.vote()
     assert desk.ports.closed == []
@@ -225,8 +222,7 @@ def test_too_many_unanswered_requests_close_the_connection() -> None:
     assert len(desk.received()) == UNANSWERED_REQUESTS_MAX
 
 
-def test_answered_requests_do_not_count() -> None:
-    desk = Desk()
+def test_answered_requests_do_not_count(desk: Desk) -> None:
     for _ in range(3 * UNANSWERED_REQUESTS_MAX):
         desk.vote()
         (event,) = desk.received()
@@ -235,8 +231,7 @@ def test_answered_requests_do_not_count() -> None:
 
 
 @pytest.mark.conformance(117)
-def test_an_answer_to_a_connection_that_is_gone_goes_nowhere() -> None:
-    desk = Desk()
+def test_an_answer_to_a_connection_that_is_gone_goes_nowhere(desk: Desk) -> None:
     desk.vote()
     (event,) = desk.received()
     desk.held.send_when_durable(("reply to request", event.request_id), Io(3), lambda: pytest.fail("it left"))
@@ -250,16 +245,14 @@ def test_an_answer_to_a_connection_that_is_gone_goes_nowhere() -> None:
     assert desk.ports.reports == []
 
 
-def test_nothing_is_read_from_a_connection_that_was_closed() -> None:
-    desk = Desk()
+def test_nothing_is_read_from_a_connection_that_was_closed(desk: Desk) -> None:
     desk.inbound.on_frame(ONE, b"garbage")
     desk.vote()
     assert desk.received() == []
     assert len(desk.ports.closed) == 1
 
 
-def test_the_core_can_close_a_requester() -> None:
-    desk = Desk()
+def test_the_core_can_close_a_requester(desk: Desk) -> None:
     desk.vote()
     (event,) = desk.received()
     desk.inbound.close(event.request_id, "two leaders in epoch 3")
@@ -268,8 +261,7 @@ def test_the_core_can_close_a_requester() -> None:
     assert desk.ports.kinds == [ReportKind.REQUESTER_CLOSED]
 
 
-def test_a_second_answer_to_one_request_is_not_sent() -> None:
-    desk = Desk()
+def test_a_second_answer_to_one_request_is_not_sent(desk: Desk) -> None:
     desk.vote()
     (event,) = desk.received()
     desk.inbound.reply(event.request_id, granted())
@@ -279,8 +271,7 @@ def test_a_second_answer_to_one_request_is_not_sent() -> None:
 
 @pytest.mark.conformance(147, "H56")
 @pytest.mark.parametrize("version", range(6))
-def test_api_versions_lists_what_is_served(version: int) -> None:
-    desk = Desk()
+def test_api_versions_lists_what_is_served(desk: Desk, version: int) -> None:
     desk.ask(ApiKey.API_VERSIONS, version, {})
     ((wire_id, body),) = desk.answers(ApiKey.API_VERSIONS, version)
     assert (wire_id, body["error_code"]) == (5, 0)
@@ -294,8 +285,7 @@ def test_api_versions_lists_what_is_served(version: int) -> None:
 
 @pytest.mark.conformance(147)
 @pytest.mark.parametrize("version", [-1, 6, 99])
-def test_api_versions_of_an_unknown_version_is_answered_in_version_0(version: int) -> None:
-    desk = Desk()
+def test_api_versions_of_an_unknown_version_is_answered_in_version_0(desk: Desk, version: int) -> None:
     key, tags = ApiKey.API_VERSIONS.to_bytes(2, "big"), b"\0" if version > 0 else b""
     raw = key + version.to_bytes(2, "big", signed=True) + b"\0\0\0\x09\xff\xff" + tags + b"whatever"
     desk.inbound.on_frame(ONE, raw)
@@ -305,8 +295,7 @@ def test_api_versions_of_an_unknown_version_is_answered_in_version_0(version: in
     assert desk.ports.closed == []
 
 
-def test_describe_cluster_is_answered_without_the_core() -> None:
-    desk = Desk()
+def test_describe_cluster_is_answered_without_the_core(desk: Desk) -> None:
     desk.ask(ApiKey.DESCRIBE_CLUSTER, 2, {"endpoint_type": 2})
     ((_, body),) = desk.answers(ApiKey.DESCRIBE_CLUSTER, 2)
     assert body["cluster_id"] == "described"
@@ -328,8 +317,7 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("raw", GARBAGE.values(), ids=GARBAGE.keys())
-def test_what_has_no_answer_closes_the_connection_with_one_line(raw: bytes) -> None:
-    desk = Desk()
+def test_what_has_no_answer_closes_the_connection_with_one_line(desk: Desk, raw: bytes) -> None:
     desk.inbound.on_frame(ONE, raw)
     assert desk.ports.closed == [ONE]
     assert len(desk.ports.reports) == 1
@@ -376,17 +364,15 @@ def test_kafkas_own_api_versions_requests_get_what_kafka_gives_to_the_apis_that_
 
 @pytest.mark.conformance("H56")
 @pytest.mark.parametrize("path", OURS, ids=file_id)
-def test_no_recorded_request_of_our_apis_closes_a_connection(path: Any) -> None:
+def test_no_recorded_request_of_our_apis_closes_a_connection(desk: Desk, path: Any) -> None:
     """Recorded in another cluster: most get the error of that, DescribeQuorum that of its topic."""
-    desk = Desk()
     desk.inbound.on_frame(ONE, unframed(load(path).request))
     assert desk.ports.closed == []
     assert len(desk.ports.sent) + len(desk.received()) == 1
 
 
 @pytest.mark.conformance(117)
-def test_the_core_hears_that_nobody_waits_for_a_fetch_any_more() -> None:
-    desk = Desk()
+def test_the_core_hears_that_nobody_waits_for_a_fetch_any_more(desk: Desk) -> None:
     desk.vote()
     desk.ask(ApiKey.FETCH, 17, fetch_body())
     desk.ask(ApiKey.FETCH, 17, fetch_body())
@@ -438,8 +424,7 @@ def test_a_listener_serves_operators_if_it_is_meant_for_them(listener: str, name
     assert ports.closed == ([] if serves else [ONE])
 
 
-def test_how_much_of_a_watched_answer_has_left_is_told_until_all_has() -> None:
-    desk = Desk()
+def test_how_much_of_a_watched_answer_has_left_is_told_until_all_has(desk: Desk) -> None:
     for _ in range(2):
         desk.ask(ApiKey.FETCH, 18, fetch_body())
     first, event = desk.received()
@@ -458,8 +443,7 @@ def test_how_much_of_a_watched_answer_has_left_is_told_until_all_has() -> None:
     assert desk.inbound.leaving() == []
 
 
-def test_a_large_answer_that_has_left_is_told_until_its_receiver_asks_again() -> None:
-    desk = Desk()
+def test_a_large_answer_that_has_left_is_told_until_its_receiver_asks_again(desk: Desk) -> None:
     desk.ask(ApiKey.FETCH, 18, fetch_body())
     (event,) = desk.received()
     response = FetchResponse(
@@ -476,8 +460,7 @@ def test_a_large_answer_that_has_left_is_told_until_its_receiver_asks_again() ->
 
 
 @pytest.mark.parametrize("ends", [False, True])
-def test_who_asks_again_or_is_gone_has_no_answer_that_leaves(ends: bool) -> None:
-    desk = Desk()
+def test_who_asks_again_or_is_gone_has_no_answer_that_leaves(desk: Desk, ends: bool) -> None:
     desk.ask(ApiKey.FETCH, 18, fetch_body())
     (event,) = desk.received()
     response = FetchResponse(

@@ -61,8 +61,12 @@ class Office:
         return self.desk.ports.reports[before:]
 
 
-def test_each_voter_is_told_with_its_reason() -> None:
-    office = Office()
+@pytest.fixture
+def office() -> Office:
+    return Office()
+
+
+def test_each_voter_is_told_with_its_reason(office: Office) -> None:
     assert not office.poll(0)
     office.desk.now_ms = 1_500
     office.refuse(2, 3)
@@ -75,16 +79,14 @@ def test_each_voter_is_told_with_its_reason() -> None:
     ]
 
 
-def test_intervals_grow_up_to_a_bound() -> None:
-    office = Office()
+def test_intervals_grow_up_to_a_bound(office: Office) -> None:
     told_ms = [now_ms for now_ms in range(0, 2_000_000, 1_000) if office.poll(now_ms)]
     gaps = [after - before for before, after in itertools.pairwise(told_ms)]
     assert told_ms[:4] == [3_000, 9_000, 21_000, 45_000]
     assert gaps[-2:] == [INTERVAL_MS_MAX, INTERVAL_MS_MAX]
 
 
-def test_the_end_is_told_once_and_only_if_the_begin_was() -> None:
-    office = Office()
+def test_the_end_is_told_once_and_only_if_the_begin_was(office: Office) -> None:
     assert not office.poll(0)
     assert not office.poll(2_000, **LED)
     assert not office.poll(3_000)
@@ -95,8 +97,7 @@ def test_the_end_is_told_once_and_only_if_the_begin_was() -> None:
     assert not office.poll(10_000, **LED)
 
 
-def test_a_voter_that_tries_its_former_leader_again_has_no_leader_until_that_answers() -> None:
-    office = Office()
+def test_a_voter_that_tries_its_former_leader_again_has_no_leader_until_that_answers(office: Office) -> None:
     assert not office.poll(0, **LED)
     asks = {**LED, "role": "prospective-voted"}
     told: list[str] = []
@@ -111,8 +112,7 @@ def test_a_voter_that_tries_its_former_leader_again_has_no_leader_until_that_ans
     assert office.poll(8_000, **LED) == ["node 2 leads epoch 5, after 7 s without a leader"]
 
 
-def test_a_leader_that_resigned_is_none() -> None:
-    office = Office()
+def test_a_leader_that_resigned_is_none(office: Office) -> None:
     office.poll(0, leader_id=NodeId(1), role="resigned")
     assert office.poll(3_000, leader_id=NodeId(1), role="resigned")
 
@@ -124,8 +124,7 @@ def test_longer_elections_are_waited_for() -> None:
     assert office.poll(12_000) == ["no leader for 12 s: no other node was asked yet"]
 
 
-def test_who_was_asked_just_now_and_who_is_no_voter_is_left_out() -> None:
-    office = Office()
+def test_who_was_asked_just_now_and_who_is_no_voter_is_left_out(office: Office) -> None:
     office.poll(0)
     office.refuse(9)
     office.desk.now_ms = 2_500
@@ -133,15 +132,13 @@ def test_who_was_asked_just_now_and_who_is_no_voter_is_left_out() -> None:
     assert office.poll(3_000) == ["no leader for 3 s: no other node was asked yet"]
 
 
-def test_bootstrap_servers_are_told_as_such() -> None:
-    office = Office()
+def test_bootstrap_servers_are_told_as_such(office: Office) -> None:
     office.poll(0)
     office.refuse(-2)
     assert office.poll(3_000) == ["no leader for 3 s: bootstrap server node-2:8998: connection refused, for 3 s"]
 
 
-def test_a_node_that_is_no_voter_needs_no_proof() -> None:
-    office = Office()
+def test_a_node_that_is_no_voter_needs_no_proof(office: Office) -> None:
     office.report = LeaderlessReport(office.desk.ports, office.config, ReplicaKey(NodeId(9)), office.desk.peers)
     office.poll(0, is_proven=False)
     assert office.poll(3_000, is_proven=False) == ["no leader for 3 s: no other node was asked yet"]

@@ -121,9 +121,13 @@ def failed(correlation_id: int, error: int = ErrorCode.BROKER_NOT_AVAILABLE, pee
     return SendFailed(peer_id=peer_id, correlation_id=correlation_id, error=error)
 
 
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
 @pytest.mark.conformance(96, "H28")
-def test_a_request_dials_negotiates_and_is_answered() -> None:
-    desk = Desk()
+def test_a_request_dials_negotiates_and_is_answered(desk: Desk) -> None:
     correlation_id = desk.send()
     assert [where for _, where in desk.ports.dialed] == [endpoint(2)]
     assert desk.ports.sent == []
@@ -145,8 +149,7 @@ def test_the_next_request_takes_the_same_connection() -> None:
 
 
 @pytest.mark.conformance(96)
-def test_a_request_waits_for_the_disk_while_the_connection_is_made() -> None:
-    desk = Desk()
+def test_a_request_waits_for_the_disk_while_the_connection_is_made(desk: Desk) -> None:
     desk.send(after=Io(4))
     connection = desk.connect()
     assert desk.asked == []
@@ -157,8 +160,7 @@ def test_a_request_waits_for_the_disk_while_the_connection_is_made() -> None:
 
 
 @pytest.mark.conformance(96)
-def test_a_durable_request_waits_for_the_connection() -> None:
-    desk = Desk()
+def test_a_durable_request_waits_for_the_connection(desk: Desk) -> None:
     desk.send(after=Io(4))
     desk.held.persisted(Io(4))
     assert desk.asked == []
@@ -167,8 +169,7 @@ def test_a_durable_request_waits_for_the_connection() -> None:
 
 
 @pytest.mark.conformance("H83")
-def test_a_new_request_closes_the_connection_of_an_unanswered_one() -> None:
-    desk = Desk()
+def test_a_new_request_closes_the_connection_of_an_unanswered_one(desk: Desk) -> None:
     desk.send()
     old = desk.connect()
     newer = desk.send()
@@ -183,8 +184,7 @@ def test_a_new_request_closes_the_connection_of_an_unanswered_one() -> None:
     assert event.correlation_id == newer
 
 
-def test_the_connection_of_a_void_request_is_closed_even_while_the_new_one_waits_for_the_disk() -> None:
-    desk = Desk()
+def test_the_connection_of_a_void_request_is_closed_even_while_the_new_one_waits_for_the_disk(desk: Desk) -> None:
     desk.send()
     old = desk.connect()
     desk.send(after=Io(9))
@@ -194,8 +194,7 @@ def test_the_connection_of_a_void_request_is_closed_even_while_the_new_one_waits
     assert desk.asked == [(old, ApiKey.VOTE, 1), (connection, ApiKey.VOTE, 1)]
 
 
-def test_a_new_request_replaces_one_that_has_not_left_and_uses_the_same_dial() -> None:
-    desk = Desk()
+def test_a_new_request_replaces_one_that_has_not_left_and_uses_the_same_dial(desk: Desk) -> None:
     desk.send(after=Io(4))
     newer = desk.send(after=Io(5))
     connection = desk.connect()
@@ -211,9 +210,8 @@ def test_a_new_request_replaces_one_that_has_not_left_and_uses_the_same_dial() -
 @pytest.mark.conformance("H29", "H83")
 @pytest.mark.parametrize("is_connected", [False, True])
 def test_connecting_or_negotiating_beyond_the_request_timeout_is_given_up_by_the_next_request(
-    *, is_connected: bool
+    desk: Desk, *, is_connected: bool
 ) -> None:
-    desk = Desk()
     desk.send()
     if is_connected:
         desk.peers.on_connected(desk.ports.dialed[0][0])
@@ -234,16 +232,14 @@ def test_a_peer_that_moved_is_dialed_where_it_is_now() -> None:
 
 
 @pytest.mark.conformance(96, "H29")
-def test_a_failed_dial_fails_the_request_once() -> None:
-    desk = Desk()
+def test_a_failed_dial_fails_the_request_once(desk: Desk) -> None:
     correlation_id = desk.send()
     desk.peers.on_closed(desk.ports.dialed[0][0])
     desk.peers.on_closed(desk.ports.dialed[0][0])
     assert desk.events() == [failed(correlation_id)]
 
 
-def test_a_request_that_failed_while_it_waited_for_the_disk_never_leaves() -> None:
-    desk = Desk()
+def test_a_request_that_failed_while_it_waited_for_the_disk_never_leaves(desk: Desk) -> None:
     correlation_id = desk.send(after=Io(4))
     desk.peers.on_closed(desk.ports.dialed[0][0])
     assert desk.events() == [failed(correlation_id)]
@@ -261,8 +257,7 @@ def test_a_connection_that_breaks_fails_what_was_asked_and_the_next_request_dial
     assert len(desk.ports.dialed) == 2
 
 
-def test_a_connection_that_is_not_known_is_no_news() -> None:
-    desk = Desk()
+def test_a_connection_that_is_not_known_is_no_news(desk: Desk) -> None:
     desk.peers.on_connected(ConnectionId(77))
     desk.peers.on_closed(ConnectionId(77))
     assert desk.ports.sent == []
@@ -277,8 +272,7 @@ def test_an_idle_connection_that_breaks_is_no_news() -> None:
 
 
 @pytest.mark.conformance(96)
-def test_a_pre_vote_to_an_old_peer_fails_with_its_own_error_and_the_connection_stays() -> None:
-    desk = Desk()
+def test_a_pre_vote_to_an_old_peer_fails_with_its_own_error_and_the_connection_stays(desk: Desk) -> None:
     correlation_id = desk.send(vote(pre_vote=True))
     connection = desk.connect({ApiKey.VOTE: (0, 1)})
     assert desk.events() == [failed(correlation_id, ErrorCode.UNSUPPORTED_VERSION)]
@@ -353,8 +347,7 @@ def test_peers_beyond_the_bound_make_room_for_new_ones(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("waits_for_disk", [True, False])
-def test_a_fetch_that_has_not_left_is_void_once_another_peer_is_asked(waits_for_disk: bool) -> None:
-    desk = Desk()
+def test_a_fetch_that_has_not_left_is_void_once_another_peer_is_asked(desk: Desk, waits_for_disk: bool) -> None:
     first = desk.send(fetch(), peer_id=2, after=Io(1) if waits_for_disk else NO_IO)
     if waits_for_disk:
         desk.connect()
@@ -365,8 +358,7 @@ def test_a_fetch_that_has_not_left_is_void_once_another_peer_is_asked(waits_for_
     assert [(where, key) for where, key, _ in desk.asked] == [(connection, ApiKey.FETCH)]
 
 
-def test_a_fetch_without_an_id_and_another_fetch_leave_each_other_alone() -> None:
-    desk = Desk()
+def test_a_fetch_without_an_id_and_another_fetch_leave_each_other_alone(desk: Desk) -> None:
     question = replace(fetch(), replica=None)
     desk.send(question, peer_id=2)
     desk.send(fetch(), peer_id=3)
@@ -374,8 +366,7 @@ def test_a_fetch_without_an_id_and_another_fetch_leave_each_other_alone() -> Non
     assert desk.events() == []
 
 
-def test_a_fetch_that_has_left_keeps_its_connection_when_another_peer_is_asked() -> None:
-    desk = Desk()
+def test_a_fetch_that_has_left_keeps_its_connection_when_another_peer_is_asked(desk: Desk) -> None:
     desk.send(fetch(), peer_id=2)
     desk.connect()
     desk.send(fetch(), peer_id=3)
@@ -460,8 +451,7 @@ def test_silence_names_the_request() -> None:
     assert silence(vote()) == "no answer to Vote"
 
 
-def test_the_core_learns_that_nobody_listens_where_a_peer_should_be() -> None:
-    desk = Desk()
+def test_the_core_learns_that_nobody_listens_where_a_peer_should_be(desk: Desk) -> None:
     correlation_id = desk.send()
     desk.peers.on_closed(desk.ports.dialed[0][0], is_refused=True)
     assert desk.events() == [replace(failed(correlation_id), is_refused=True)]
@@ -484,8 +474,7 @@ def newest(desk: Desk) -> ConnectionId:
     return desk.ports.dialed[-1][0]
 
 
-def test_a_failed_dial_is_told_since_the_first_request() -> None:
-    desk = Desk()
+def test_a_failed_dial_is_told_since_the_first_request(desk: Desk) -> None:
     assert not problems(desk.peers)
     for now_ms in (100, 200):
         desk.now_ms = now_ms
@@ -495,8 +484,7 @@ def test_a_failed_dial_is_told_since_the_first_request() -> None:
     assert problems(desk.peers) == [(2, "connection refused", 100)]
 
 
-def test_a_problem_from_long_ago_says_nothing_of_now() -> None:
-    desk = Desk()
+def test_a_problem_from_long_ago_says_nothing_of_now(desk: Desk) -> None:
     desk.send()
     desk.peers.on_closed(newest(desk), reason="no route to host")
     desk.now_ms = 2 * PROBLEM_KEPT_MS
@@ -504,8 +492,7 @@ def test_a_problem_from_long_ago_says_nothing_of_now() -> None:
     assert problems(desk.peers) == [(2, "no answer yet", 2 * PROBLEM_KEPT_MS)]
 
 
-def test_a_useful_answer_ends_it() -> None:
-    desk = Desk()
+def test_a_useful_answer_ends_it(desk: Desk) -> None:
     desk.send()
     desk.peers.on_closed(newest(desk), reason="no route to host")
     desk.send()
@@ -519,8 +506,7 @@ def test_a_useful_answer_ends_it() -> None:
     assert problems(desk.peers) == [(2, "it closed the connection", 300)]
 
 
-def test_who_does_not_answer_in_time_is_told_by_how_far_it_came() -> None:
-    desk = Desk()
+def test_who_does_not_answer_in_time_is_told_by_how_far_it_came(desk: Desk) -> None:
     desk.send()
     desk.now_ms += TIMEOUT_MS
     desk.send()
@@ -535,8 +521,7 @@ def test_who_does_not_answer_in_time_is_told_by_how_far_it_came() -> None:
     assert problems(desk.peers) == [(2, "no answer to Vote", 0)]
 
 
-def test_who_hangs_up_before_it_told_its_versions_may_be_something_else() -> None:
-    desk = Desk()
+def test_who_hangs_up_before_it_told_its_versions_may_be_something_else(desk: Desk) -> None:
     desk.send()
     desk.peers.on_connected(newest(desk))
     desk.peers.on_closed(newest(desk))
@@ -544,8 +529,7 @@ def test_who_hangs_up_before_it_told_its_versions_may_be_something_else() -> Non
     assert text == "it closed the connection before it answered ApiVersions: is it a node of a quorum?"
 
 
-def test_garbage_and_other_versions_are_told() -> None:
-    desk = Desk()
+def test_garbage_and_other_versions_are_told(desk: Desk) -> None:
     desk.send()
     desk.peers.on_connected(newest(desk))
     desk.peers.on_frame(newest(desk), b"\0")
@@ -557,8 +541,7 @@ def test_garbage_and_other_versions_are_told() -> None:
     assert versions == "no common version of VOTE: ours are 0-2, the peer's 50-60"
 
 
-def test_an_answered_request_whose_connection_is_to_be_replaced_is_no_silence() -> None:
-    desk = Desk()
+def test_an_answered_request_whose_connection_is_to_be_replaced_is_no_silence(desk: Desk) -> None:
     desk.send()
     desk.connect()
     desk.peers.on_frame(newest(desk), vote_answer(wire_id=1))
@@ -579,9 +562,8 @@ def test_an_answered_request_whose_connection_is_to_be_replaced_is_no_silence() 
     ],
 )
 def test_a_peer_that_serves_an_api_of_pykrafts_own_is_pykraft(
-    own_api: ApiKey | None, peer_id: int, ours: list[int]
+    desk: Desk, own_api: ApiKey | None, peer_id: int, ours: list[int]
 ) -> None:
-    desk = Desk()
     desk.send(peer_id=peer_id, to=endpoint(2))
     listed: dict[ApiKey, tuple[int, int]] = {}
     listed |= {key: versions for key, versions in ALL.items() if key not in module.PYKRAFTS_OWN}

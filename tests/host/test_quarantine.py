@@ -90,8 +90,12 @@ def check_healed(cluster: Cluster, *hurt: Machine) -> None:
         assert ", found CRC" in damaged
 
 
-def test_damage_found_at_start_is_fetched_again() -> None:
-    cluster = filled()
+@pytest.fixture
+def cluster() -> Cluster:
+    return filled()
+
+
+def test_damage_found_at_start_is_fetched_again(cluster: Cluster) -> None:
     hurt = cluster.others(cluster.leader())[0]
     hurt.crash()
     damage(hurt)
@@ -126,8 +130,7 @@ def test_a_leader_whose_scrub_finds_damage_makes_room_for_another() -> None:
     assert cluster.leader() is not hurt
 
 
-def test_a_leader_that_reads_damage_for_a_follower_does_not_send_it() -> None:
-    cluster = filled()
+def test_a_leader_that_reads_damage_for_a_follower_does_not_send_it(cluster: Cluster) -> None:
     hurt = restart(cluster)
     damage(hurt)
     observer = cluster.add(4, config(4))
@@ -143,8 +146,7 @@ def lose_sector(machine: Machine, *, at: float = 0.3) -> None:
     machine.fs.lost[name] = range(position, position + 1)
 
 
-def test_a_leader_whose_disk_cannot_read_a_record_for_a_follower_is_mended_and_does_not_end() -> None:
-    cluster = filled()
+def test_a_leader_whose_disk_cannot_read_a_record_for_a_follower_is_mended_and_does_not_end(cluster: Cluster) -> None:
     hurt = restart(cluster)
     lose_sector(hurt)
     observer = cluster.add(4, config(4))
@@ -164,8 +166,7 @@ def test_a_scrub_that_meets_a_lost_sector_does_not_end_the_node() -> None:
     assert any("Input/output error" in text for text in hurt.alarms)
 
 
-def test_a_listener_that_reads_damage_waits_until_it_is_mended() -> None:
-    cluster = filled()
+def test_a_listener_that_reads_damage_waits_until_it_is_mended(cluster: Cluster) -> None:
     leader = restart(cluster)
     cluster.run(1_000)
     hurt = cluster.others(leader)[0]
@@ -177,8 +178,7 @@ def test_a_listener_that_reads_damage_waits_until_it_is_mended() -> None:
     assert late.values == [*VALUES, b"after"]
 
 
-def test_while_nobody_leads_the_files_stay_as_they_are() -> None:
-    cluster = filled()
+def test_while_nobody_leads_the_files_stay_as_they_are(cluster: Cluster) -> None:
     for machine in cluster.machines.values():
         machine.crash()
     sizes_bytes = {}
@@ -214,8 +214,7 @@ def test_the_only_voter_has_nobody_to_ask_and_never_leads_again_by_itself() -> N
 
 
 @pytest.mark.parametrize("node_id", [NodeId(4), None])
-def test_an_observer_mends_its_log_too(node_id: NodeId | None) -> None:
-    cluster = filled()
+def test_an_observer_mends_its_log_too(cluster: Cluster, node_id: NodeId | None) -> None:
     observer = cluster.add(4, replace(config(4), node_id=node_id))
     cluster.run_until_committed(len(VALUES))
     cluster.run(1_000)
@@ -228,8 +227,7 @@ def test_an_observer_mends_its_log_too(node_id: NodeId | None) -> None:
     assert same_logs(cluster)
 
 
-def test_a_node_that_is_killed_in_quarantine_stays_in_it() -> None:
-    cluster = filled()
+def test_a_node_that_is_killed_in_quarantine_stays_in_it(cluster: Cluster) -> None:
     hurt = cluster.others(cluster.leader())[0]
     hurt.crash()
     damage(hurt)
@@ -245,9 +243,8 @@ def test_a_node_that_is_killed_in_quarantine_stays_in_it() -> None:
     check_healed(cluster, hurt)
 
 
-def test_a_snapshot_that_holds_more_than_a_damaged_log_stays_and_takes_no_place() -> None:
+def test_a_snapshot_that_holds_more_than_a_damaged_log_stays_and_takes_no_place(cluster: Cluster) -> None:
     """It holds committed records only; what the replica acknowledged behind it is still to be fetched."""
-    cluster = filled()
     hurt = cluster.others(cluster.leader())[0]
     end_offset = hurt.running.status.log_end_offset
     answers: list[object] = []
@@ -277,9 +274,8 @@ def read_into(taken_in: list[bytes], reader: SnapshotReader[bytes]) -> None:
     reader.close()
 
 
-def test_a_damaged_snapshot_and_a_damaged_log_are_two_things() -> None:
+def test_a_damaged_snapshot_and_a_damaged_log_are_two_things(cluster: Cluster) -> None:
     """The log ends before the snapshot now, and does not hold the same any more: the node does not start."""
-    cluster = filled()
     hurt = cluster.others(cluster.leader())[0]
     directory = hurt.config.partition_directory
     snapshot_id = OffsetAndEpoch(hurt.running.status.log_end_offset, hurt.running.status.epoch)
@@ -298,8 +294,7 @@ def test_a_damaged_snapshot_and_a_damaged_log_are_two_things() -> None:
         hurt.start()
 
 
-def test_a_note_that_cannot_be_read_is_a_note_all_the_same() -> None:
-    cluster = filled()
+def test_a_note_that_cannot_be_read_is_a_note_all_the_same(cluster: Cluster) -> None:
     hurt = cluster.others(cluster.leader())[0]
     hurt.crash()
     hurt.fs.write(hurt.config.partition_directory / FILE_NAME, b"?")

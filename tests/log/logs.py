@@ -13,6 +13,7 @@ from pykraft.log.recovery import Recovery
 from pykraft.protocol.batch import BatchHeader, scan
 from pykraft.protocol.records import encode_batch
 from pykraft.types import Epoch, EpochStart, Offset, Uuid
+from tests.disks import ScriptedDisk
 
 DIRECTORY = Path("/data/topic-0")
 TOPIC_ID = Uuid(bytes(15) + b"\2")
@@ -61,6 +62,13 @@ def random_run(random: Random, base_offset: int, *, epoch: int = 1) -> list[Batc
         batches.append(batch(base_offset, count=count, epoch=epoch, size_bytes=size_bytes, fill=random.randrange(256)))
         base_offset += count
     return batches
+
+
+def disk() -> ScriptedDisk:
+    """A disk with the directory of the log, which is empty."""
+    fs = ScriptedDisk()
+    fs.prepare(DIRECTORY)
+    return fs
 
 
 def open_log(fs: Fs, config: LogSettings = SMALL, directory: Path = DIRECTORY) -> tuple[Log, Recovery]:

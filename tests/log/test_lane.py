@@ -228,9 +228,13 @@ def test_power_loss_at_every_operation_of_the_first_start(seed: int) -> None:
         replica.perform([write_election(1, 2), append(2, run_of(replica.end_offset, 2))])
 
 
+@pytest.fixture
+def fs() -> ScriptedDisk:
+    return ScriptedDisk()
+
+
 @pytest.mark.conformance("H44")
-def test_a_group_of_appends_is_one_write_and_one_sync() -> None:
-    fs = ScriptedDisk()
+def test_a_group_of_appends_is_one_write_and_one_sync(fs: ScriptedDisk) -> None:
     log, _ = open_log(fs, ONE)
     lane = OrderedLane(log, ElectionStore(fs, DIRECTORY), QuarantineFile(fs, DIRECTORY), ProofFile(fs, DIRECTORY))
     lane.perform([append(1, run_of(0, 1))])
@@ -241,8 +245,7 @@ def test_a_group_of_appends_is_one_write_and_one_sync() -> None:
     assert log.end_offset == 11
 
 
-def test_an_election_waits_for_the_appends_before_it_and_precedes_those_after() -> None:
-    fs = ScriptedDisk()
+def test_an_election_waits_for_the_appends_before_it_and_precedes_those_after(fs: ScriptedDisk) -> None:
     replica = Replica(fs)
     replica.perform([write_election(1, 1), append(2, run_of(0, 1))])
     fs.operations.clear()
@@ -257,8 +260,7 @@ def test_an_election_waits_for_the_appends_before_it_and_precedes_those_after() 
     ]
 
 
-def test_a_truncation_is_durable_before_a_later_append_is_written() -> None:
-    fs = ScriptedDisk()
+def test_a_truncation_is_durable_before_a_later_append_is_written(fs: ScriptedDisk) -> None:
     replica = Replica(fs)
     replica.perform([append(1, run_of(0, 30, size_bytes=200))])
     replica.lane.settle()
@@ -279,8 +281,7 @@ def test_a_truncation_is_durable_before_a_later_append_is_written() -> None:
     ]
 
 
-def test_nothing_to_do_is_nothing_done() -> None:
-    fs = ScriptedDisk()
+def test_nothing_to_do_is_nothing_done(fs: ScriptedDisk) -> None:
     replica = Replica(fs)
     replica.perform([append(1, run_of(0, 2))])
     fs.operations.clear()
@@ -320,8 +321,7 @@ def test_a_failed_sync_is_fatal_and_never_repeated() -> None:
 
 
 @pytest.mark.parametrize("room_bytes", [0, 1, 500, 5000])
-def test_a_full_disk_is_a_clear_error_and_loses_nothing(room_bytes: int) -> None:
-    fs = ScriptedDisk()
+def test_a_full_disk_is_a_clear_error_and_loses_nothing(fs: ScriptedDisk, room_bytes: int) -> None:
     replica = Replica(fs)
     replica.perform([append(1, run_of(0, 3))])
     fs.capacity_bytes = fs.used_bytes() + room_bytes
@@ -333,8 +333,7 @@ def test_a_full_disk_is_a_clear_error_and_loses_nothing(room_bytes: int) -> None
     replica.perform([append(1, run_of(replica.end_offset, 2))])
 
 
-def test_a_failed_recovery_point_is_fatal_too() -> None:
-    fs = ScriptedDisk()
+def test_a_failed_recovery_point_is_fatal_too(fs: ScriptedDisk) -> None:
     replica = Replica(fs)
     replica.perform([append(1, run_of(0, 3))])
     fs.fail = lambda operation, path: operation == "sync" and path.name == "recovery-point"
@@ -356,8 +355,7 @@ def test_the_same_log_reads_equal_on_every_replica() -> None:
     assert all(one.fs.read(DIRECTORY / name) == other.fs.read(DIRECTORY / name) for name in logs)
 
 
-def test_a_quarantine_is_noted_before_the_log_is_cut_and_forgotten_after_it_grew_again() -> None:
-    fs = ScriptedDisk()
+def test_a_quarantine_is_noted_before_the_log_is_cut_and_forgotten_after_it_grew_again(fs: ScriptedDisk) -> None:
     log, _ = open_log(fs, ONE)
     file = QuarantineFile(fs, DIRECTORY)
     lane = OrderedLane(log, ElectionStore(fs, DIRECTORY), file, ProofFile(fs, DIRECTORY))
@@ -400,8 +398,7 @@ def test_a_lane_that_cannot_relieve_its_log_is_unusable(monkeypatch: pytest.Monk
         replica.lane.perform([])
 
 
-def test_who_can_never_vote_syncs_after_many_bytes_and_before_any_other_job_and_when_idle() -> None:
-    fs = ScriptedDisk()
+def test_who_can_never_vote_syncs_after_many_bytes_and_before_any_other_job_and_when_idle(fs: ScriptedDisk) -> None:
     replica = Replica(fs, config=ONE, can_vote=False)
     replica.perform([append(1, run_of(0, 3))])
     fs.operations.clear()

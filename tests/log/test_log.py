@@ -128,10 +128,14 @@ def test_a_closed_log_opens_unchanged(shapes: list[tuple[int, int, int]]) -> Non
     assert {name: fs.read(DIRECTORY / name) for name in fs.listdir(DIRECTORY)} == before
 
 
+@pytest.fixture
+def fs() -> ScriptedDisk:
+    return ScriptedDisk()
+
+
 @pytest.mark.conformance(104)
 @pytest.mark.parametrize("cut", range(26))
-def test_a_truncated_log_ends_where_it_was_cut_and_goes_on(cut: int) -> None:
-    fs = ScriptedDisk()
+def test_a_truncated_log_ends_where_it_was_cut_and_goes_on(fs: ScriptedDisk, cut: int) -> None:
     log, _ = open_log(fs)
     batches = [batch(2 * at, count=2, size_bytes=150, epoch=1 + at // 4, fill=at) for at in range(12)]
     fill(log, batches)
@@ -151,8 +155,7 @@ def test_a_truncated_log_ends_where_it_was_cut_and_goes_on(cut: int) -> None:
 
 
 @pytest.mark.conformance(110)
-def test_a_segment_rolls_before_it_grows_too_large() -> None:
-    fs = ScriptedDisk()
+def test_a_segment_rolls_before_it_grows_too_large(fs: ScriptedDisk) -> None:
     size_bytes = len(batch(0)[1])
     log, _ = open_log(fs, AnySize(segment_size_bytes=3 * size_bytes, index_size_bytes_max=480))
     fill(log, run_of(0, 7))
@@ -160,24 +163,21 @@ def test_a_segment_rolls_before_it_grows_too_large() -> None:
 
 
 @pytest.mark.conformance(110)
-def test_a_batch_larger_than_a_segment_gets_one_of_its_own() -> None:
-    fs = ScriptedDisk()
+def test_a_batch_larger_than_a_segment_gets_one_of_its_own(fs: ScriptedDisk) -> None:
     log, _ = open_log(fs, AnySize(segment_size_bytes=100, index_size_bytes_max=480))
     fill(log, run_of(0, 3, size_bytes=500))
     assert logs_of(fs) == [f"{offset:020d}.log" for offset in (0, 1, 2)]
 
 
 @pytest.mark.conformance(110)
-def test_a_segment_rolls_when_its_timestamps_span_too_much() -> None:
-    fs = ScriptedDisk()
+def test_a_segment_rolls_when_its_timestamps_span_too_much(fs: ScriptedDisk) -> None:
     log, _ = open_log(fs, LogSettings(segment_ms=1000, index_size_bytes_max=480))
     fill(log, [batch(at, time=time) for at, time in enumerate((500, 1500, 1501, 2501, 2400))])
     assert logs_of(fs) == [f"{offset:020d}.log" for offset in (0, 2)]
 
 
 @pytest.mark.conformance(110)
-def test_a_segment_rolls_when_an_index_is_full() -> None:
-    fs = ScriptedDisk()
+def test_a_segment_rolls_when_an_index_is_full(fs: ScriptedDisk) -> None:
     log, _ = open_log(fs, LogSettings(index_interval_bytes=0, index_size_bytes_max=36))
     fill(log, [batch(at, time=at) for at in range(7)])
     assert logs_of(fs) == [f"{offset:020d}.log" for offset in (0, 3, 6)]
@@ -186,8 +186,7 @@ def test_a_segment_rolls_when_an_index_is_full() -> None:
 
 
 @pytest.mark.conformance(110)
-def test_a_segment_rolls_before_its_offsets_leave_int32() -> None:
-    fs = ScriptedDisk()
+def test_a_segment_rolls_before_its_offsets_leave_int32(fs: ScriptedDisk) -> None:
     log, _ = open_log(fs)
     first, second = batch(0), batch(1)
     data = bytearray(second[1])
@@ -198,8 +197,7 @@ def test_a_segment_rolls_before_its_offsets_leave_int32() -> None:
     assert logs_of(fs) == [f"{offset:020d}.log" for offset in (0, 2**31)]
 
 
-def test_a_group_is_one_write_for_each_segment_and_one_sync() -> None:
-    fs = ScriptedDisk()
+def test_a_group_is_one_write_for_each_segment_and_one_sync(fs: ScriptedDisk) -> None:
     log, _ = open_log(fs, ONE)
     fill(log, run_of(0, 1))
     fs.operations.clear()
@@ -209,8 +207,7 @@ def test_a_group_is_one_write_for_each_segment_and_one_sync() -> None:
     assert [one for one in fs.operations if one[1] == name] == [("pwrite", name), ("sync", name)]
 
 
-def test_the_directory_is_synced_after_a_roll_and_not_otherwise() -> None:
-    fs = ScriptedDisk()
+def test_the_directory_is_synced_after_a_roll_and_not_otherwise(fs: ScriptedDisk) -> None:
     log, _ = open_log(fs)
     fill(log, run_of(0, 1))
     fs.operations.clear()
@@ -220,8 +217,7 @@ def test_the_directory_is_synced_after_a_roll_and_not_otherwise() -> None:
     assert "sync_dir" in dict(fs.operations)
 
 
-def test_the_recovery_point_is_written_with_each_flush_and_synced_when_idle() -> None:
-    fs = ScriptedDisk()
+def test_the_recovery_point_is_written_with_each_flush_and_synced_when_idle(fs: ScriptedDisk) -> None:
     log, _ = open_log(fs, ONE)
     for at in range(3):
         fill(log, run_of(at, 1))
@@ -266,8 +262,7 @@ def test_a_read_takes_whole_batches_only_and_stays_in_one_segment() -> None:
 
 @pytest.mark.conformance(116)
 @pytest.mark.parametrize("position", range(0, 200, 7))
-def test_damage_is_found_by_the_reader(position: int) -> None:
-    fs = ScriptedDisk()
+def test_damage_is_found_by_the_reader(fs: ScriptedDisk, position: int) -> None:
     log, _ = open_log(fs, ONE)
     fill(log, run_of(0, 4, size_bytes=40))
     path = DIRECTORY / f"{0:020d}.log"
@@ -281,8 +276,7 @@ def test_damage_is_found_by_the_reader(position: int) -> None:
         content(log, size_bytes_max=10**6)
 
 
-def test_a_reader_overtaken_by_a_truncation_reads_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    fs = ScriptedDisk()
+def test_a_reader_overtaken_by_a_truncation_reads_again(fs: ScriptedDisk, monkeypatch: pytest.MonkeyPatch) -> None:
     log, _ = open_log(fs)
     fill(log, run_of(0, 30, size_bytes=100))
     read = SegmentView.read
@@ -298,8 +292,7 @@ def test_a_reader_overtaken_by_a_truncation_reads_again(monkeypatch: pytest.Monk
     assert log.generation == 1
 
 
-def test_a_view_taken_before_a_truncation_finds_no_file_of_a_removed_segment() -> None:
-    fs = ScriptedDisk()
+def test_a_view_taken_before_a_truncation_finds_no_file_of_a_removed_segment(fs: ScriptedDisk) -> None:
     log, _ = open_log(fs)
     batches = run_of(0, 30, size_bytes=300)
     fill(log, batches)
@@ -349,8 +342,7 @@ def test_readers_on_other_threads_only_ever_see_sound_batches(tmp_path: Path) ->
 
 
 @pytest.mark.conformance(103, 104, "H58")
-def test_the_epoch_checkpoint_follows_appends_and_truncations() -> None:
-    fs = ScriptedDisk()
+def test_the_epoch_checkpoint_follows_appends_and_truncations(fs: ScriptedDisk) -> None:
     log, _ = open_log(fs)
     fill(log, [batch(0, epoch=1), batch(1, epoch=1), batch(2, epoch=4), batch(3, epoch=6)])
     path = DIRECTORY / "leader-epoch-checkpoint"
@@ -361,8 +353,7 @@ def test_the_epoch_checkpoint_follows_appends_and_truncations() -> None:
 
 
 @pytest.mark.conformance(101)
-def test_a_control_batch_takes_offsets_like_any_other() -> None:
-    fs = ScriptedDisk()
+def test_a_control_batch_takes_offsets_like_any_other(fs: ScriptedDisk) -> None:
     log, _ = open_log(fs)
     records: list[ControlRecord] = [
         LeaderChange(leader_id=NodeId(1), voters=(NodeId(1),), granting_voters=(NodeId(1),)),
@@ -390,8 +381,7 @@ def test_batches_out_of_order_are_our_bug() -> None:
 
 
 @pytest.mark.conformance(111)
-def test_another_topics_directory_is_refused() -> None:
-    fs = ScriptedDisk()
+def test_another_topics_directory_is_refused(fs: ScriptedDisk) -> None:
     open_log(fs)
     with pytest.raises(ForeignDirectoryError, match=r"partition.metadata.*expected AAAAAAAAAAAAAAAAAAAAAQ"):
         type(open_log(fs)[0]).open(fs, DIRECTORY, config=SMALL, topic_id=Uuid(bytes(15) + b"\1"))

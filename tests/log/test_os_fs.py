@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,15 @@ from pykraft.log.fs import SMALL_FILE_SIZE_BYTES_MAX, File, Fs, Lock, make_direc
 from pykraft.log.os_fs import PARTS_MAX, OsFs, holder_in
 
 FS: Fs = OsFs()
+
+
+def failing(code: int) -> Callable[..., Any]:
+    """A system call that fails with this error."""
+
+    def fail(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    return fail
 
 
 def test_directories_and_names(tmp_path: Path) -> None:
@@ -217,11 +227,7 @@ def test_the_process_that_holds_a_lock_is_found_in_the_kernels_list(tmp_path: Pa
 
 
 def test_a_file_system_without_locks_is_told_in_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_locks(descriptor: int, kind: int) -> None:
-        del descriptor, kind
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    monkeypatch.setattr(fcntl, "flock", no_locks)
+    monkeypatch.setattr(fcntl, "flock", failing(errno.ENOLCK))
     with pytest.raises(StorageError, match=r"cannot lock: No locks available$"):
         FS.lock(tmp_path / ".lock")
 
@@ -288,39 +294,26 @@ def test_a_closed_file_is_a_storage_error(method: str, tmp_path: Path) -> None:
 
 
 def test_a_failing_sync_names_file_and_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_descriptor: int) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
     file = FS.open(tmp_path / "a", create=True)
-    monkeypatch.setattr(os, "fdatasync", fail)
+    monkeypatch.setattr(os, "fdatasync", failing(errno.EIO))
     with pytest.raises(StorageError, match="a: cannot sync: Input/output error"):
         file.sync()
     file.close()
 
 
-@pytest.mark.parametrize(("code", "expected"), [(errno.EIO, ReadError), (errno.EBADMSG, ReadError)])
-def test_what_the_disk_has_lost_is_damaged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, expected: type[StorageError]
-) -> None:
+@pytest.mark.parametrize("code", [errno.EIO, errno.EBADMSG])
+def test_what_the_disk_has_lost_is_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     (tmp_path / "file").write_bytes(b"abc")
     file = FS.open(tmp_path / "file")
-
-    def fail(*_: object) -> bytes:
-        raise OSError(code, os.strerror(code))
-
-    monkeypatch.setattr(os, "pread", fail)
-    with pytest.raises(expected, match=f"at position 1: expected 2 bytes, found .*{errno.errorcode[code]}"):
+    monkeypatch.setattr(os, "pread", failing(code))
+    with pytest.raises(ReadError, match=f"at position 1: expected 2 bytes, found .*{errno.errorcode[code]}"):
         file.pread(2, 1)
 
 
 def test_a_read_that_fails_for_another_reason_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_bytes(b"abc")
     file = FS.open(tmp_path / "file")
-
-    def fail(*_: object) -> bytes:
-        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
-
-    monkeypatch.setattr(os, "pread", fail)
+    monkeypatch.setattr(os, "pread", failing(errno.ESTALE))
     with pytest.raises(StorageError, match="cannot read 2 bytes at 1") as raised:
         file.pread(2, 1)
     assert not isinstance(raised.value, ReadError)

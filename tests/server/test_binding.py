@@ -281,42 +281,34 @@ def test_a_number_is_an_address(runner: asyncio.Runner, address: str) -> None:
     assert server.asked == []
 
 
-def test_many_wait_for_one_lookup_of_a_name(runner: asyncio.Runner) -> None:
+async def test_many_wait_for_one_lookup_of_a_name() -> None:
     server = NameServer()
     server.gates["kafka"] = threading.Event()
-    names = Names(runner.get_loop(), lookup=server.look_up)
-
-    async def main() -> None:
-        waiting = [asyncio.create_task(names.addresses(Endpoint("kafka", 9_092))) for _ in range(3)]
-        other = await asyncio.wait_for(names.addresses(Endpoint("other", 9_092)), TIMEOUT_S)
-        assert other == ["127.0.0.1"]
-        assert not any(task.done() for task in waiting)
-        server.gates["kafka"].set()
-        assert await asyncio.wait_for(asyncio.gather(*waiting), TIMEOUT_S) == [["127.0.0.1"]] * 3
-        assert sorted(server.asked) == ["kafka", "other"]
-        await names.addresses(Endpoint("other", 9_092))
-        assert sorted(server.asked) == ["kafka", "other", "other"]
-
-    runner.run(main())
+    names = Names(asyncio.get_running_loop(), lookup=server.look_up)
+    waiting = [asyncio.create_task(names.addresses(Endpoint("kafka", 9_092))) for _ in range(3)]
+    other = await asyncio.wait_for(names.addresses(Endpoint("other", 9_092)), TIMEOUT_S)
+    assert other == ["127.0.0.1"]
+    assert not any(task.done() for task in waiting)
+    server.gates["kafka"].set()
+    assert await asyncio.wait_for(asyncio.gather(*waiting), TIMEOUT_S) == [["127.0.0.1"]] * 3
+    assert sorted(server.asked) == ["kafka", "other"]
+    await names.addresses(Endpoint("other", 9_092))
+    assert sorted(server.asked) == ["kafka", "other", "other"]
 
 
-def test_who_gave_up_waiting_does_not_end_the_lookup(runner: asyncio.Runner) -> None:
+async def test_who_gave_up_waiting_does_not_end_the_lookup() -> None:
     server = NameServer()
     server.gates["nobody"] = threading.Event()
-    names = Names(runner.get_loop(), lookup=server.look_up)
-
-    async def main() -> None:
-        impatient = asyncio.create_task(names.addresses(Endpoint("nobody", 9_092)))
-        patient = asyncio.create_task(names.addresses(Endpoint("nobody", 9_092)))
-        while not server.asked:
-            await asyncio.wait([patient], timeout=0.001)
-        impatient.cancel()
-        server.gates["nobody"].set()
-        with pytest.raises(OSError, match="nobody knows"):
-            await asyncio.wait_for(patient, TIMEOUT_S)
-        assert impatient.cancelled()
-
-    runner.run(main())
+    names = Names(asyncio.get_running_loop(), lookup=server.look_up)
+    impatient = asyncio.create_task(names.addresses(Endpoint("nobody", 9_092)))
+    patient = asyncio.create_task(names.addresses(Endpoint("nobody", 9_092)))
+    while not server.asked:
+        await asyncio.wait([patient], timeout=0.001)
+    impatient.cancel()
+    server.gates["nobody"].set()
+    with pytest.raises(OSError, match="nobody knows"):
+        await asyncio.wait_for(patient, TIMEOUT_S)
+    assert impatient.cancelled()
 
 
 def test_a_lookup_that_ends_after_the_loop_has_nobody_to_tell(runner: asyncio.Runner) -> None:
@@ -333,23 +325,19 @@ def test_a_lookup_that_ends_after_the_loop_has_nobody_to_tell(runner: asyncio.Ru
     assert not thread.is_alive()
 
 
-def test_no_more_names_than_a_bound_are_looked_up_at_one_time(runner: asyncio.Runner) -> None:
+async def test_no_more_names_than_a_bound_are_looked_up_at_one_time() -> None:
     server = NameServer()
     hosts = [f"kafka-{number}" for number in range(LOOKUPS_MAX)]
     server.gates = {host: threading.Event() for host in hosts}
-    names = Names(runner.get_loop(), lookup=server.look_up)
-
-    async def main() -> None:
-        waiting = [asyncio.create_task(names.addresses(Endpoint(host, 9_092))) for host in hosts]
-        await everything_closed(asyncio.get_running_loop())
-        with pytest.raises(OSError, match="64 names are already being looked up"):
-            await names.addresses(Endpoint("one-more", 9_092))
-        for gate in server.gates.values():
-            gate.set()
-        await asyncio.wait_for(asyncio.gather(*waiting), TIMEOUT_S)
-        assert await asyncio.wait_for(names.addresses(Endpoint("one-more", 9_092)), TIMEOUT_S) == ["127.0.0.1"]
-
-    runner.run(main())
+    names = Names(asyncio.get_running_loop(), lookup=server.look_up)
+    waiting = [asyncio.create_task(names.addresses(Endpoint(host, 9_092))) for host in hosts]
+    await everything_closed(asyncio.get_running_loop())
+    with pytest.raises(OSError, match="64 names are already being looked up"):
+        await names.addresses(Endpoint("one-more", 9_092))
+    for gate in server.gates.values():
+        gate.set()
+    await asyncio.wait_for(asyncio.gather(*waiting), TIMEOUT_S)
+    assert await asyncio.wait_for(names.addresses(Endpoint("one-more", 9_092)), TIMEOUT_S) == ["127.0.0.1"]
 
 
 def test_the_machines_own_names_are_known() -> None:

@@ -95,8 +95,12 @@ def framed(*messages: bytes) -> bytes:
     return b"".join(b"".join(frame([message])) for message in messages)
 
 
-def test_frames_are_passed_on_in_order_however_they_are_cut() -> None:
-    world = World()
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_frames_are_passed_on_in_order_however_they_are_cut(world: World) -> None:
     messages = [b"one", b"two" * 3_000, b"three"]
     stream = framed(*messages)
     for at in range(0, len(stream), 7):
@@ -107,8 +111,7 @@ def test_frames_are_passed_on_in_order_however_they_are_cut() -> None:
     assert world.owner.told == ["made 1"]
 
 
-def test_what_is_sent_is_written() -> None:
-    world = World()
+def test_what_is_sent_is_written(world: World) -> None:
     world.link.send([b"size", b"head", memoryview(b"records")])
     assert world.transport.written == [b"sizeheadrecords"]
 
@@ -123,8 +126,7 @@ def test_a_link_that_is_not_made_sends_nothing_and_closes() -> None:
     assert not link.is_open
 
 
-def test_a_frame_may_be_as_large_as_the_bound_and_no_larger() -> None:
-    world = World()
+def test_a_frame_may_be_as_large_as_the_bound_and_no_larger(world: World) -> None:
     world.receive(b"x" * FRAME_SIZE_BYTES_MAX)
     assert [len(each) for each in world.owner.received] == [FRAME_SIZE_BYTES_MAX]
     world.feed(struct.pack(">i", FRAME_SIZE_BYTES_MAX + 1))
@@ -141,8 +143,7 @@ def test_a_frame_may_be_as_large_as_the_bound_and_no_larger() -> None:
         (b"\xff" * 100, "-1 bytes"),
     ],
 )
-def test_what_is_no_frame_is_refused_once(garbage: bytes, says: str) -> None:
-    world = World()
+def test_what_is_no_frame_is_refused_once(world: World, garbage: bytes, says: str) -> None:
     world.receive(b"good")
     world.feed(garbage[:2])
     world.feed(garbage[2:])
@@ -153,8 +154,7 @@ def test_what_is_no_frame_is_refused_once(garbage: bytes, says: str) -> None:
     assert world.owner.held_size_bytes == world.link.held_size_bytes
 
 
-def test_a_peer_that_does_not_read_is_not_listened_to() -> None:
-    world = World()
+def test_a_peer_that_does_not_read_is_not_listened_to(world: World) -> None:
     world.owner.mutes_at = 2
     world.receive(b"1", b"2", b"3", b"4")
     assert world.owner.received == [b"1", b"2"]
@@ -168,8 +168,7 @@ def test_a_peer_that_does_not_read_is_not_listened_to() -> None:
     assert not world.transport.is_reading_paused
 
 
-def test_a_client_has_one_request_under_way_and_is_not_read_from_while_another_waits() -> None:
-    world = World()
+def test_a_client_has_one_request_under_way_and_is_not_read_from_while_another_waits(world: World) -> None:
     world.owner.answers = False
     world.receive(b"1")
     assert not world.transport.is_reading_paused, "so the end of the connection is heard while it waits"
@@ -186,8 +185,7 @@ def test_a_client_has_one_request_under_way_and_is_not_read_from_while_another_w
     assert world.transport.written == [b"answer 1", b"answer 2", b"answer 3"]
 
 
-def test_a_client_waits_for_its_turn_once() -> None:
-    world = World()
+def test_a_client_waits_for_its_turn_once(world: World) -> None:
     world.owner.takes_turns = True
     world.receive(b"1", b"2")
     world.receive(b"3")
@@ -207,8 +205,7 @@ def test_answers_of_a_peer_are_passed_on_at_once() -> None:
     assert world.owner.received == [b"1", b"2"]
 
 
-def test_since_when_a_peer_has_something_to_read() -> None:
-    world = World()
+def test_since_when_a_peer_has_something_to_read(world: World) -> None:
     world.loop.run_until(1.0)
     world.link.send([b"x"])
     assert world.link.unsent_since_s == 1.0
@@ -219,8 +216,7 @@ def test_since_when_a_peer_has_something_to_read() -> None:
     assert world.link.buffered_size_bytes == 1
 
 
-def test_nothing_is_passed_on_after_the_link_was_closed() -> None:
-    world = World()
+def test_nothing_is_passed_on_after_the_link_was_closed(world: World) -> None:
     world.owner.closes_at = 2
     world.receive(b"1", b"2", b"3")
     world.receive(b"4")
@@ -233,8 +229,7 @@ def test_nothing_is_passed_on_after_the_link_was_closed() -> None:
     assert not world.transport.is_reading_paused
 
 
-def test_last_words_have_a_moment_to_leave() -> None:
-    world = World()
+def test_last_words_have_a_moment_to_leave(world: World) -> None:
     world.transport.unsent_size_bytes = 1
     world.link.close()
     assert not world.transport.is_aborted
@@ -242,23 +237,20 @@ def test_last_words_have_a_moment_to_leave() -> None:
     assert world.transport.is_aborted
 
 
-def test_without_last_words_nothing_is_left_behind() -> None:
-    world = World()
+def test_without_last_words_nothing_is_left_behind(world: World) -> None:
     world.link.close()
     assert world.transport.is_closed
     assert world.loop.is_idle
 
 
-def test_an_abort_waits_for_nothing() -> None:
-    world = World()
+def test_an_abort_waits_for_nothing(world: World) -> None:
     world.transport.unsent_size_bytes = 1
     world.link.abort()
     assert world.transport.is_aborted
     assert not world.link.is_open
 
 
-def test_the_end_is_told() -> None:
-    world = World()
+def test_the_end_is_told(world: World) -> None:
     world.owner.mutes_at = 1
     world.receive(b"1", b"2")
     world.link.connection_lost()
@@ -267,15 +259,13 @@ def test_the_end_is_told() -> None:
     assert world.owner.received == [b"1"]
 
 
-def test_when_a_peer_was_heard_of_last() -> None:
-    world = World()
+def test_when_a_peer_was_heard_of_last(world: World) -> None:
     world.loop.run_until(5.0)
     world.feed(b"\0")
     assert world.link.heard_s == 5.0
 
 
-def test_how_much_of_a_frame_has_come() -> None:
-    world = World()
+def test_how_much_of_a_frame_has_come(world: World) -> None:
     assert world.link.received_size_bytes == (0, 0)
     stream = framed(b"x" * 5_000)
     world.feed(stream[:3])
@@ -286,8 +276,7 @@ def test_how_much_of_a_frame_has_come() -> None:
     assert world.link.received_size_bytes == (0, 0)
 
 
-def test_how_much_was_not_confirmed() -> None:
-    world = World()
+def test_how_much_was_not_confirmed(world: World) -> None:
     world.transport.unsent_size_bytes = 7
     assert world.link.unsent_size_bytes == 7
     world.transport.is_closed = True

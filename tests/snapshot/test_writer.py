@@ -20,7 +20,7 @@ from pykraft.log.offline.verify_findings import Findings
 from pykraft.log.offline.verify_log import LogSummary
 from pykraft.log.os_fs import OsFs
 from pykraft.protocol.records import scan
-from pykraft.sim.machine.disk import Interrupted
+from pykraft.sim.machine.disk import Interrupted, VirtualDisk
 from pykraft.snapshot import writer as writer_module
 from pykraft.snapshot.files import BOOTSTRAP_ID, checkpoint_path, clean_at_start, list_snapshots, part_path
 from pykraft.snapshot.reader import SnapshotReader
@@ -51,6 +51,11 @@ from tests.snapshot.snapshots import DIRECTORY, ID, TIMESTAMP_MS, VOTERS, begin,
 HEADER, FOOTER = SnapshotHeader(TIMESTAMP_MS), SnapshotFooter()
 
 
+@pytest.fixture
+def fs() -> VirtualDisk:
+    return disk()
+
+
 @pytest.mark.conformance(126)
 @pytest.mark.parametrize(
     ("kraft_version", "voters", "expected"),
@@ -61,9 +66,8 @@ HEADER, FOOTER = SnapshotHeader(TIMESTAMP_MS), SnapshotFooter()
     ],
 )
 def test_a_snapshot_has_a_header_the_voters_and_a_footer(
-    kraft_version: int, voters: VoterSet | None, expected: list[ControlRecord]
+    fs: VirtualDisk, kraft_version: int, voters: VoterSet | None, expected: list[ControlRecord]
 ) -> None:
-    fs = disk()
     writer = SnapshotWriter(
         fs,
         DIRECTORY,
@@ -89,15 +93,13 @@ def test_a_snapshot_has_a_header_the_voters_and_a_footer(
 
 
 @pytest.mark.conformance(126)
-def test_voters_of_a_static_quorum_are_refused() -> None:
-    fs = disk()
+def test_voters_of_a_static_quorum_are_refused(fs: VirtualDisk) -> None:
     with pytest.raises(UsageError, match="holds no voters"):
         SnapshotWriter(fs, DIRECTORY, ID, bytes_serde, last_contained_log_timestamp=0, voters=VOTERS)
     assert fs.listdir(DIRECTORY) == []
 
 
-def test_a_snapshot_may_be_empty_and_the_bootstrap_one_is() -> None:
-    fs = disk()
+def test_a_snapshot_may_be_empty_and_the_bootstrap_one_is(fs: VirtualDisk) -> None:
     writer = begin(fs, snapshot_id=BOOTSTRAP_ID)
     assert writer.last_contained_log_offset == -1
     writer.freeze()
@@ -124,8 +126,7 @@ def test_batches_are_of_bounded_size_however_the_records_come() -> None:
     assert min(sizes[0], sizes[3]) > BATCH_SIZE_BYTES - 90_000, "a batch is closed when the next record does not fit"
 
 
-def test_what_is_appended_is_written_when_a_batch_is_full_and_not_before() -> None:
-    fs = disk()
+def test_what_is_appended_is_written_when_a_batch_is_full_and_not_before(fs: VirtualDisk) -> None:
     writer = begin(fs)
     (part,) = fs.listdir(DIRECTORY)
     head_size_bytes = fs.open(DIRECTORY / part).size()
@@ -135,8 +136,7 @@ def test_what_is_appended_is_written_when_a_batch_is_full_and_not_before() -> No
     assert fs.open(DIRECTORY / part).size() > head_size_bytes + 1_000_000
 
 
-def test_the_largest_record_fits_and_no_larger_one() -> None:
-    fs = disk()
+def test_the_largest_record_fits_and_no_larger_one(fs: VirtualDisk) -> None:
     value = bytes(RECORD_SIZE_BYTES_MAX - 13)  # Frame: two varints of 4 bytes, five single bytes.
     data = write(fs, [value])
     assert content(data)[1] == [value]
@@ -183,8 +183,7 @@ def test_a_record_that_cannot_be_written_ends_the_snapshot(record: object, error
 
 
 @pytest.mark.conformance(124)
-def test_what_is_closed_before_it_is_frozen_leaves_nothing() -> None:
-    fs = disk()
+def test_what_is_closed_before_it_is_frozen_leaves_nothing(fs: VirtualDisk) -> None:
     writer = begin(fs)
     writer.append([b"a"])
     writer.close()
@@ -193,8 +192,7 @@ def test_what_is_closed_before_it_is_frozen_leaves_nothing() -> None:
 
 
 @pytest.mark.conformance(124)
-def test_what_is_frozen_stays_and_takes_no_more() -> None:
-    fs = disk()
+def test_what_is_frozen_stays_and_takes_no_more(fs: VirtualDisk) -> None:
     data = write(fs, [b"a"])
     writer = begin(fs)
     writer.freeze()
@@ -295,8 +293,7 @@ def test_what_is_abandoned_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.conformance(124)
-def test_nothing_is_written_after_the_end() -> None:
-    fs = disk()
+def test_nothing_is_written_after_the_end(fs: VirtualDisk) -> None:
     frozen = RawWriter.create(fs, DIRECTORY, ID)
     frozen.freeze()
     closed = RawWriter.create(fs, DIRECTORY, ID)
@@ -307,8 +304,7 @@ def test_nothing_is_written_after_the_end() -> None:
                 act(ended)
 
 
-def test_a_part_that_was_closed_goes_on_where_it_ended() -> None:
-    fs = disk()
+def test_a_part_that_was_closed_goes_on_where_it_ended(fs: VirtualDisk) -> None:
     writer = RawWriter.create(fs, DIRECTORY, ID)
     writer.append([b"abcd"])
     writer.close()
@@ -321,8 +317,7 @@ def test_a_part_that_was_closed_goes_on_where_it_ended() -> None:
     assert fs.read(CHECKPOINT) == b"abcxy"
 
 
-def test_a_part_that_somebody_left_is_written_anew() -> None:
-    fs = disk()
+def test_a_part_that_somebody_left_is_written_anew(fs: VirtualDisk) -> None:
     writer = RawWriter.create(fs, DIRECTORY, ID)
     writer.append([b"abcd"])
     writer.close()
@@ -332,8 +327,7 @@ def test_a_part_that_somebody_left_is_written_anew() -> None:
     assert fs.read(CHECKPOINT) == b"x"
 
 
-def test_the_snapshot_that_came_first_stays() -> None:
-    fs = disk()
+def test_the_snapshot_that_came_first_stays(fs: VirtualDisk) -> None:
     first, second = RawWriter.create(fs, DIRECTORY, ID), RawWriter(fs, PART.with_name("other.part"), ID)
     first.append([b"first"])
     second.append([b"second"])
@@ -344,8 +338,7 @@ def test_the_snapshot_that_came_first_stays() -> None:
     assert fs.listdir(DIRECTORY) == [CHECKPOINT.name]
 
 
-def test_a_snapshot_does_not_grow_beyond_its_limit() -> None:
-    fs = disk()
+def test_a_snapshot_does_not_grow_beyond_its_limit(fs: VirtualDisk) -> None:
     writer = RawWriter.create(fs, DIRECTORY, ID, size_bytes_max=5)
     writer.append([b"abcde"])
     with pytest.raises(UsageError, match="grows beyond 5 bytes"):

@@ -30,8 +30,12 @@ def values(part: Any) -> list[bytes | None]:
     return [one.value for at, header in scan(data) for one in decode_records(data[at : at + header.size_bytes])]
 
 
-def test_committed_records_are_told_and_no_others() -> None:
-    leader = Leader()
+@pytest.fixture
+def leader() -> Leader:
+    return Leader()
+
+
+def test_committed_records_are_told_and_no_others(leader: Leader) -> None:
     leader.append(batch_of([b"a", b"b"]))
     leader.append(batch_of([b"c"]), is_committed=False)
     leader.ask(ApiKey.FETCH, 12, fetch(1))
@@ -40,8 +44,7 @@ def test_committed_records_are_told_and_no_others() -> None:
     assert values(part) == [b"a", b"b"], "whole batches; the client skips"
 
 
-def test_a_fetch_waits_for_a_record() -> None:
-    leader = Leader()
+def test_a_fetch_waits_for_a_record(leader: Leader) -> None:
     leader.ask(ApiKey.FETCH, 12, fetch(0, max_wait_ms=500))
     leader.clients.poll(1_000)
     assert leader.clients.next_deadline_ms == 1_500
@@ -52,16 +55,14 @@ def test_a_fetch_waits_for_a_record() -> None:
     assert leader.clients.next_deadline_ms is None
 
 
-def test_a_wait_ends_with_an_empty_answer() -> None:
-    leader = Leader()
+def test_a_wait_ends_with_an_empty_answer(leader: Leader) -> None:
     leader.ask(ApiKey.FETCH, 12, fetch(0, max_wait_ms=500))
     leader.clients.poll(1_000)
     leader.clients.poll(1_500)
     assert values(answered(leader)) == []
 
 
-def test_a_client_that_is_gone_is_forgotten() -> None:
-    leader = Leader()
+def test_a_client_that_is_gone_is_forgotten(leader: Leader) -> None:
     leader.ask(ApiKey.FETCH, 12, fetch(0, max_wait_ms=500))
     leader.is_there = False
     leader.clients.after_step(leader.status)
@@ -77,8 +78,7 @@ def test_one_more_than_may_wait_answers_the_oldest(monkeypatch: pytest.MonkeyPat
     assert values(answered(leader)) == []
 
 
-def test_a_lost_leadership_ends_the_wait_with_the_new_leader() -> None:
-    leader = Leader()
+def test_a_lost_leadership_ends_the_wait_with_the_new_leader(leader: Leader) -> None:
     leader.ask(ApiKey.FETCH, 16, fetch(0, max_wait_ms=500) | {"topics": topics_by_id(TOPIC_ID)})
     leader.lose()
     answer = leader.answer()
@@ -105,8 +105,7 @@ def topics_by_id(topic_id: Uuid) -> Any:
         (fetch(-1), 12, ErrorCode.OFFSET_OUT_OF_RANGE),
     ],
 )
-def test_errors(body: Any, version: int, code: ErrorCode) -> None:
-    leader = Leader()
+def test_errors(leader: Leader, body: Any, version: int, code: ErrorCode) -> None:
     leader.append(batch_of())
     leader.ask(ApiKey.FETCH, version, body)
     assert answered(leader)["error_code"] == code
@@ -119,8 +118,7 @@ def test_a_new_leader_that_knows_no_high_watermark_yet_lets_the_consumer_wait() 
     assert answered(leader)["error_code"] == ErrorCode.NONE
 
 
-def test_there_are_no_sessions() -> None:
-    leader = Leader()
+def test_there_are_no_sessions(leader: Leader) -> None:
     leader.ask(ApiKey.FETCH, 12, fetch(0, session_id=9))
     assert leader.answer()["error_code"] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     leader.ask(ApiKey.FETCH, 12, fetch(0, topics=[]))
@@ -157,8 +155,7 @@ def rows_of(answer: Any) -> list[tuple[str, int, int, int]]:
     ]
 
 
-def test_each_partition_gets_its_own_answer_and_an_error_answers_at_once() -> None:
-    leader = Leader()
+def test_each_partition_gets_its_own_answer_and_an_error_answers_at_once(leader: Leader) -> None:
     leader.append(batch_of([b"a"]))
     size_bytes = len(batch_of([b"a"])[1])
     several(leader, ("other", 0, 0), (TOPIC_NAME, 0, 0), (TOPIC_NAME, 1, 0), (METADATA_TOPIC_NAME, 0, 1), max_wait_ms=9)
@@ -171,8 +168,7 @@ def test_each_partition_gets_its_own_answer_and_an_error_answers_at_once() -> No
     ]
 
 
-def test_partitions_share_the_bytes_of_an_answer() -> None:
-    leader = Leader()
+def test_partitions_share_the_bytes_of_an_answer(leader: Leader) -> None:
     leader.append(batch_of([b"a"]))
     size_bytes = len(batch_of([b"a"])[1])
     both = ((TOPIC_NAME, 0, 0), (METADATA_TOPIC_NAME, 0, 0))
@@ -182,8 +178,7 @@ def test_partitions_share_the_bytes_of_an_answer() -> None:
     assert [row[3] for row in rows_of(leader.answer())] == [size_bytes, 0]
 
 
-def test_a_fetch_waits_for_as_many_bytes_as_it_asks_for() -> None:
-    leader = Leader()
+def test_a_fetch_waits_for_as_many_bytes_as_it_asks_for(leader: Leader) -> None:
     size_bytes = len(batch_of([b"a"])[1])
     several(leader, (TOPIC_NAME, 0, 0), max_wait_ms=100, min_bytes=3 * size_bytes)
     for _ in range(2):
@@ -198,8 +193,7 @@ def test_a_fetch_waits_for_as_many_bytes_as_it_asks_for() -> None:
     assert rows_of(leader.answer()) == [(TOPIC_NAME, 0, 0, 0)], "it wants no bytes"
 
 
-def test_a_fetch_gets_less_when_its_time_is_over() -> None:
-    leader = Leader()
+def test_a_fetch_gets_less_when_its_time_is_over(leader: Leader) -> None:
     several(leader, (TOPIC_NAME, 0, 0), max_wait_ms=100, min_bytes=1_000)
     leader.append(batch_of([b"a"]))
     leader.clients.poll(0)
@@ -209,8 +203,7 @@ def test_a_fetch_gets_less_when_its_time_is_over() -> None:
     assert rows_of(leader.answer()) == [(TOPIC_NAME, 0, 0, len(batch_of([b"a"])[1]))]
 
 
-def test_what_is_only_in_the_files_is_enough() -> None:
-    leader = Leader()
+def test_what_is_only_in_the_files_is_enough(leader: Leader) -> None:
     leader.append(batch_of([b"a"]))
     leader.recent.begin_anew_at(Offset(1))
     several(leader, (TOPIC_NAME, 0, 0), max_wait_ms=100, min_bytes=1_000)

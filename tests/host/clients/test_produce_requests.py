@@ -53,8 +53,12 @@ def answered(leader: Leader) -> Any:
     return part
 
 
-def test_a_batch_goes_into_the_log_as_it_came_and_is_answered_when_it_is_committed() -> None:
-    leader = Leader()
+@pytest.fixture
+def leader() -> Leader:
+    return Leader()
+
+
+def test_a_batch_goes_into_the_log_as_it_came_and_is_answered_when_it_is_committed(leader: Leader) -> None:
     leader.append(batch_of([b"before"]))
     ask(leader, 0)
     leader.decide()
@@ -67,19 +71,16 @@ def test_a_batch_goes_into_the_log_as_it_came_and_is_answered_when_it_is_committ
     assert [(one.offset, one.value) for one in decode_records(data)] == [(1, b"a"), (2, b"b")]
 
 
-def test_a_large_batch_is_checked_off_the_loop() -> None:
-    leader = Leader()
+def test_a_large_batch_is_checked_off_the_loop(leader: Leader) -> None:
     ask(leader, values=(b"x" * CHECKED_AT_ONCE_SIZE_BYTES_MAX,))
     [(read, then)] = leader.ports.reads
     assert leader.inbox.take() is None
     then(read())
-    leader.decide()
-    leader.commit()
+    leader.take()
     assert answered(leader)["error_code"] == ErrorCode.NONE
 
 
-def test_a_small_batch_waits_for_a_large_one_that_came_before_it_on_its_connection() -> None:
-    leader = Leader()
+def test_a_small_batch_waits_for_a_large_one_that_came_before_it_on_its_connection(leader: Leader) -> None:
     ask(leader, 0, values=(b"x" * CHECKED_AT_ONCE_SIZE_BYTES_MAX,))
     ask(leader, 1, values=(b"small",))
     [(read, then)] = leader.ports.reads
@@ -87,14 +88,12 @@ def test_a_small_batch_waits_for_a_large_one_that_came_before_it_on_its_connecti
     assert leader.inbox.take() is None
     then(read())
     leader.decide()
-    leader.decide()
-    leader.commit()
+    leader.take()
     answers, leader.answers = leader.answers, []
     assert [codes(each) for each in answers] == [ErrorCode.NONE] * 2
 
 
-def test_a_batch_whose_predecessor_is_rejected_leaves_no_gap() -> None:
-    leader = Leader()
+def test_a_batch_whose_predecessor_is_rejected_leaves_no_gap(leader: Leader) -> None:
     ask(leader, 0, values=(b"a",))
     ask(leader, 1, values=(b"b",))
     leader.reject(BufferFullError("full"))
@@ -103,23 +102,19 @@ def test_a_batch_whose_predecessor_is_rejected_leaves_no_gap() -> None:
     assert [codes(each) for each in answers] == [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
 
 
-def test_a_repeat_of_a_batch_that_is_rejected_takes_its_place() -> None:
-    leader = Leader()
+def test_a_repeat_of_a_batch_that_is_rejected_takes_its_place(leader: Leader) -> None:
     ask(leader, 0)
     _, data = batch_of((b"a", b"b"), producer_id=ID, sequence=0)
     leader.ask(ApiKey.PRODUCE, 11, produce(data), connection=2)
     leader.reject(BufferFullError("full"))
     assert answered(leader)["error_code"] == ErrorCode.NOT_ENOUGH_REPLICAS
-    leader.decide()
-    leader.commit()
+    leader.take()
     assert answered(leader)["base_offset"] == 0
 
 
-def test_acks_0_wants_no_answer() -> None:
-    leader = Leader()
+def test_acks_0_wants_no_answer(leader: Leader) -> None:
     ask(leader, acks=0)
-    leader.decide()
-    leader.commit()
+    leader.take()
     assert leader.answer() is None
     ask(leader, acks=0, name="other")
     [error] = leader.closed
@@ -192,8 +187,7 @@ def test_what_each_request_gets(changes: dict[str, Any], code: ErrorCode, text: 
     while leader.ports.reads:
         leader.ports.finish_read()
     if code is ErrorCode.NONE:
-        leader.decide()
-        leader.commit()
+        leader.take()
     part = answered(leader)
     assert part["error_code"] == code
     if version >= 8:
@@ -237,15 +231,13 @@ def test_an_unknown_producer_hears_where_the_log_starts_and_goes_on() -> None:
         _, data = batch_of(producer_id=ID, producer_epoch=producer_epoch)
         leader.ask(ApiKey.PRODUCE, 11, produce(data))
         if producer_epoch == 1:
-            leader.decide()
-            leader.commit()
+            leader.take()
         part = answered(leader)
         rows.append((part["error_code"], part["log_start_offset"]))
     assert rows == [(ErrorCode.UNKNOWN_PRODUCER_ID, 3), (ErrorCode.NONE, 3)]
 
 
-def test_each_partition_gets_its_own_answer() -> None:
-    leader = Leader()
+def test_each_partition_gets_its_own_answer(leader: Leader) -> None:
     good = {"index": 0, "records": GOOD}
     topics = [
         {"name": "other", "partition_data": [good]},
@@ -253,11 +245,9 @@ def test_each_partition_gets_its_own_answer() -> None:
         {"name": METADATA_TOPIC_NAME, "partition_data": [{"index": 0, "records": b"bad"}]},
     ]
     leader.ask(ApiKey.PRODUCE, 11, {"acks": -1, "timeout_ms": 1, "transactional_id": None, "topic_data": topics})
-    leader.decide()
-    leader.commit()
+    leader.take()
     assert leader.answers == []
-    leader.decide()
-    leader.commit()
+    leader.take()
     rows = [
         (
             topic["name"],
@@ -300,15 +290,13 @@ def test_a_follower_names_the_leader() -> None:
         (BufferFullError("full"), ErrorCode.NOT_ENOUGH_REPLICAS),
     ],
 )
-def test_a_rejected_batch_may_be_sent_again(error: Exception, code: ErrorCode) -> None:
-    leader = Leader()
+def test_a_rejected_batch_may_be_sent_again(leader: Leader, error: Exception, code: ErrorCode) -> None:
     for sequence in (0, -1):
         ask(leader, sequence)
         leader.reject(error)
         assert answered(leader)["error_code"] == code
     ask(leader, 0)
-    leader.decide()
-    leader.commit()
+    leader.take()
     assert answered(leader)["error_code"] == ErrorCode.NONE
 
 
@@ -320,14 +308,12 @@ def test_too_many_proposals_are_rejected(monkeypatch: pytest.MonkeyPatch) -> Non
     assert answered(leader)["error_code"] == ErrorCode.NOT_ENOUGH_REPLICAS
 
 
-def test_a_wrong_sequence_is_refused() -> None:
-    leader = Leader()
+def test_a_wrong_sequence_is_refused(leader: Leader) -> None:
     ask(leader, 5)
     assert answered(leader)["error_code"] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_a_repeated_batch_waits_for_the_commit_of_the_first_and_gets_its_offset() -> None:
-    leader = Leader()
+def test_a_repeated_batch_waits_for_the_commit_of_the_first_and_gets_its_offset(leader: Leader) -> None:
     ask(leader, 0)
     ask(leader, 0)
     leader.decide()
@@ -341,8 +327,7 @@ def test_a_repeated_batch_waits_for_the_commit_of_the_first_and_gets_its_offset(
     assert leader.inbox.take() is None
 
 
-def test_a_lost_leadership_leaves_the_outcome_unknown_for_both() -> None:
-    leader = Leader()
+def test_a_lost_leadership_leaves_the_outcome_unknown_for_both(leader: Leader) -> None:
     ask(leader, 0)
     ask(leader, 0)
     leader.decide()

@@ -30,8 +30,12 @@ def refusal(states: ProducerStates, asked: BatchHeader) -> ErrorCode:
     return refused.value.code
 
 
-def test_sequences_have_no_gaps() -> None:
-    states = ProducerStates()
+@pytest.fixture
+def states() -> ProducerStates:
+    return ProducerStates()
+
+
+def test_sequences_have_no_gaps(states: ProducerStates) -> None:
     assert refusal(states, header(1)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert states.check(header(0, 3), EPOCH) is None
     states.appended(header(0, 3))
@@ -40,14 +44,12 @@ def test_sequences_have_no_gaps() -> None:
     assert refusal(states, header(1)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_sequences_begin_anew_after_the_largest() -> None:
-    states = ProducerStates()
+def test_sequences_begin_anew_after_the_largest(states: ProducerStates) -> None:
     states.appended(header(2**31 - 2, 3, at=5))
     assert states.check(header(1), EPOCH) is None
 
 
-def test_a_repeated_batch_is_the_known_one() -> None:
-    states = ProducerStates()
+def test_a_repeated_batch_is_the_known_one(states: ProducerStates) -> None:
     states.appended(header(0, 3, at=10))
     states.appended(header(3, 2, at=13))
     known = states.check(header(0, 3, at=0), EPOCH)
@@ -56,8 +58,7 @@ def test_a_repeated_batch_is_the_known_one() -> None:
     assert refusal(states, header(0, 2)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "another batch"
 
 
-def test_a_new_producer_epoch_begins_at_0_and_ends_the_old_one() -> None:
-    states = ProducerStates()
+def test_a_new_producer_epoch_begins_at_0_and_ends_the_old_one(states: ProducerStates) -> None:
     states.appended(header(0, 3))
     assert refusal(states, header(3, epoch=1)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     states.appended(header(0, 1, at=3, epoch=1))
@@ -67,8 +68,7 @@ def test_a_new_producer_epoch_begins_at_0_and_ends_the_old_one() -> None:
     assert states.check(header(3), EPOCH) is None, "the new epoch was never written"
 
 
-def test_a_truncation_takes_batches_back() -> None:
-    states = ProducerStates()
+def test_a_truncation_takes_batches_back(states: ProducerStates) -> None:
     states.appended(header(0, 2, at=0))
     states.appended(header(2, 2, at=2))
     states.truncate_to(Offset(2))
@@ -78,8 +78,7 @@ def test_a_truncation_takes_batches_back() -> None:
     assert states.check(header(0), EPOCH) is None
 
 
-def test_what_is_not_committed_is_never_forgotten() -> None:
-    states = ProducerStates()
+def test_what_is_not_committed_is_never_forgotten(states: ProducerStates) -> None:
     for at in range(10):
         states.appended(header(at, at=at))
     states.truncate_to(Offset(1))
@@ -92,8 +91,7 @@ def test_what_is_not_committed_is_never_forgotten() -> None:
     assert states.check(header(9 - BATCHES_KEPT), EPOCH) is not None
 
 
-def test_a_truncation_of_all_that_is_under_way_leaves_what_is_committed() -> None:
-    states = ProducerStates()
+def test_a_truncation_of_all_that_is_under_way_leaves_what_is_committed(states: ProducerStates) -> None:
     states.appended(header(0, at=0))
     states.committed(Offset(1))
     for at in range(1, 1 + BATCHES_KEPT):
@@ -103,8 +101,7 @@ def test_a_truncation_of_all_that_is_under_way_leaves_what_is_committed() -> Non
     assert states.check(header(0), EPOCH) is not None, "it is in the log"
 
 
-def test_a_proposal_is_noted_once_and_can_be_withdrawn() -> None:
-    states = ProducerStates()
+def test_a_proposal_is_noted_once_and_can_be_withdrawn(states: ProducerStates) -> None:
     known = states.propose(header(0, 2))
     assert states.check(header(0, 2), EPOCH) is known
     known.base_offset = Offset(7)
@@ -117,8 +114,7 @@ def test_a_proposal_is_noted_once_and_can_be_withdrawn() -> None:
     assert states.check(header(2), EPOCH) is None
 
 
-def test_ids_ascend_and_are_never_issued_twice() -> None:
-    states = ProducerStates()
+def test_ids_ascend_and_are_never_issued_twice(states: ProducerStates) -> None:
     issued = [states.issue(Epoch(4)), states.issue(Epoch(4)), states.issue(Epoch(5)), states.issue(Epoch(5))]
     assert issued == sorted(set(issued))
     assert issued[0] >> COUNTER_BITS == 4
@@ -183,8 +179,7 @@ def test_an_id_that_nobody_issued_is_refused() -> None:
     assert refusal(ProducerStates(), header(0, producer_id=9 << COUNTER_BITS)) == ErrorCode.UNKNOWN_PRODUCER_ID
 
 
-def test_batches_without_a_producer_change_nothing() -> None:
-    states = ProducerStates()
+def test_batches_without_a_producer_change_nothing(states: ProducerStates) -> None:
     plain: Any = batch_of()[0]
     states.appended(plain)
     assert len(states) == 0

@@ -79,8 +79,12 @@ def test_an_explicit_setting_wins(records: str, is_strict: bool) -> None:
     assert desk.ports.reports == []
 
 
-def test_any_records_are_taken_once_every_voter_is_known_to_be_pykraft() -> None:
-    desk = Desk()
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def test_any_records_are_taken_once_every_voter_is_known_to_be_pykraft(desk: Desk) -> None:
     desk.fetched(2, OURS)
     assert desk.why == "voter 3 is not known to be pykraft (pykraft.client.records=auto)"
     desk.profile.found_pykraft(NodeId(3))
@@ -88,8 +92,7 @@ def test_any_records_are_taken_once_every_voter_is_known_to_be_pykraft() -> None
     assert desk.ports.reports == [], "nothing changed after the grace period"
 
 
-def test_the_clients_of_a_new_leader_try_again_until_it_has_heard_the_voters() -> None:
-    desk = Desk()
+def test_the_clients_of_a_new_leader_try_again_until_it_has_heard_the_voters(desk: Desk) -> None:
     for mono_ms, code in (
         (SETTLED_MS - 1, ErrorCode.NOT_ENOUGH_REPLICAS),
         (SETTLED_MS, ErrorCode.INVALID_RECORD),
@@ -107,8 +110,7 @@ def test_the_clients_of_a_new_leader_try_again_until_it_has_heard_the_voters() -
 
 
 @pytest.mark.parametrize("name", [JAVA, None, "x" * 65, "a b"])
-def test_a_java_replica_that_joins_later_changes_the_profile_and_the_log_warns(name: str | None) -> None:
-    desk = Desk()
+def test_a_java_replica_that_joins_later_changes_the_profile_and_the_log_warns(desk: Desk, name: str | None) -> None:
     desk.fetched(2, OURS)
     desk.fetched(3, OURS)
     assert desk.why is None
@@ -128,8 +130,7 @@ def test_a_java_replica_that_joins_later_changes_the_profile_and_the_log_warns(n
     assert len(desk.ports.reports) == 3
 
 
-def test_an_observer_of_kafkas_counts_for_five_minutes_after_its_last_fetch() -> None:
-    desk = Desk()
+def test_an_observer_of_kafkas_counts_for_five_minutes_after_its_last_fetch(desk: Desk) -> None:
     desk.fetched(2, OURS)
     desk.fetched(3, OURS)
     for replica_id in (9, None):
@@ -143,8 +144,7 @@ def test_an_observer_of_kafkas_counts_for_five_minutes_after_its_last_fetch() ->
     assert desk.why is None
 
 
-def test_an_observer_without_an_id_is_named_and_a_consumer_does_not_count() -> None:
-    desk = Desk()
+def test_an_observer_without_an_id_is_named_and_a_consumer_does_not_count(desk: Desk) -> None:
     desk.fetched(2, OURS)
     desk.fetched(3, OURS)
     desk.fetched(None, "a-consumer", epoch=-1)
@@ -154,16 +154,14 @@ def test_an_observer_without_an_id_is_named_and_a_consumer_does_not_count() -> N
     assert desk.why.startswith("an observer without an id is not pykraft")
 
 
-def test_a_voter_of_kafkas_that_fell_silent_is_still_not_pykraft() -> None:
-    desk = Desk()
+def test_a_voter_of_kafkas_that_fell_silent_is_still_not_pykraft(desk: Desk) -> None:
     desk.fetched(2, OURS)
     desk.fetched(3, JAVA)
     desk.at(2 * OBSERVER_SESSION_MS)
     assert desk.why == "voter 3 is not known to be pykraft (pykraft.client.records=auto)"
 
 
-def test_a_voter_that_becomes_kafkas_is_not_pykraft_any_more() -> None:
-    desk = Desk()
+def test_a_voter_that_becomes_kafkas_is_not_pykraft_any_more(desk: Desk) -> None:
     desk.fetched(2, OURS)
     desk.fetched(3, OURS)
     desk.fetched(3, JAVA)
@@ -185,8 +183,7 @@ def test_made_up_replicas_are_bounded_and_a_forgotten_voter_is_unknown(monkeypat
     assert desk.why.startswith("replica 12 ")
 
 
-def test_a_follower_logs_nothing() -> None:
-    desk = Desk()
+def test_a_follower_logs_nothing(desk: Desk) -> None:
     desk.profile.replica_fetched(fetch(3), JAVA)
     desk.profile.poll(SETTLED_MS)
     desk.profile.after_step(FOLLOWS)
@@ -212,14 +209,12 @@ def test_a_producer_hears_which_rule_its_batch_broke_and_why_it_holds() -> None:
             "it is refused because voter 2 is not known to be pykraft (pykraft.client.records=auto)"
         )
     leader.ask(ApiKey.PRODUCE, 11, produce(plain))
-    leader.decide()
-    leader.commit()
+    leader.take()
     assert answered(leader)["error_code"] == ErrorCode.NONE, "the strict profile takes it"
     for replica_id in (2, 3):
         leader.clients.replica_fetched(replace(fetch(replica_id)), OURS)
     leader.ask(ApiKey.PRODUCE, 11, produce(zipped))
-    leader.decide()
-    leader.commit()
+    leader.take()
     assert answered(leader)["error_code"] == ErrorCode.NONE
 
 

@@ -167,6 +167,11 @@ class Leader:
         self.producers.committed(self.recent.end_offset)
         self.clients.after_step(self.status)
 
+    def take(self) -> None:
+        """The next proposal is in the log, and everything is committed."""
+        self.decide()
+        self.commit()
+
     def decide(self) -> None:
         """The core accepts the next proposal, and it is in the log."""
         arrival = self.inbox.take()

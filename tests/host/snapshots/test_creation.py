@@ -40,9 +40,13 @@ def begin(cluster: Cluster, machine: Machine, offset: int, epoch: int) -> NewSna
     return answers[0]
 
 
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
 @pytest.mark.conformance(105, 123)
-def test_one_of_the_committed_log_is_taken_and_says_of_when_it_is() -> None:
-    cluster = Cluster()
+def test_one_of_the_committed_log_is_taken_and_says_of_when_it_is(cluster: Cluster) -> None:
     machine, epoch = committed(cluster)
     taken = begin(cluster, machine, 9, epoch)
     assert isinstance(taken, NewSnapshot)
@@ -70,8 +74,7 @@ def test_one_of_the_committed_log_is_taken_and_says_of_when_it_is() -> None:
         (4, 0, "no batch ends at offset 4"),
     ],
 )
-def test_one_of_something_else_is_refused(offset: int, epoch: int, why: str) -> None:
-    cluster = Cluster()
+def test_one_of_something_else_is_refused(cluster: Cluster, offset: int, epoch: int, why: str) -> None:
     machine, newest = committed(cluster)
     refused = begin(cluster, machine, offset, newest + epoch)
     assert isinstance(refused, UsageError)
@@ -79,8 +82,7 @@ def test_one_of_something_else_is_refused(offset: int, epoch: int, why: str) -> 
 
 
 @pytest.mark.conformance(105)
-def test_what_is_only_in_files_is_looked_up_there() -> None:
-    cluster = Cluster()
+def test_what_is_only_in_files_is_looked_up_there(cluster: Cluster) -> None:
     machine, epoch = committed(cluster)
     machine.crash()
     machine.start()
@@ -89,8 +91,7 @@ def test_what_is_only_in_files_is_looked_up_there() -> None:
     assert isinstance(begin(cluster, machine, 5, epoch), NewSnapshot)
 
 
-def test_what_cannot_be_read_in_files_is_not_taken() -> None:
-    cluster = Cluster()
+def test_what_cannot_be_read_in_files_is_not_taken(cluster: Cluster) -> None:
     machine, _ = committed(cluster)
     machine.crash()
     machine.start()
@@ -106,8 +107,7 @@ def test_what_cannot_be_read_in_files_is_not_taken() -> None:
 
 
 @pytest.mark.parametrize("operation", ["pwrite", "sync", "rename"])
-def test_failed_snapshot_is_removed_and_told_and_tried_again_after_a_pause(operation: str) -> None:
-    cluster = Cluster()
+def test_failed_snapshot_is_removed_and_told_and_tried_again_after_a_pause(cluster: Cluster, operation: str) -> None:
     machine, epoch = committed(cluster)
     taken = begin(cluster, machine, 5, epoch)
     assert isinstance(taken, NewSnapshot)
@@ -144,9 +144,8 @@ def test_failed_snapshot_is_removed_and_told_and_tried_again_after_a_pause(opera
     assert machine.stops == []
 
 
-def test_directory_that_cannot_be_synced_ends_the_node() -> None:
+def test_directory_that_cannot_be_synced_ends_the_node(cluster: Cluster) -> None:
     """The names of the log's segments are in the same directory."""
-    cluster = Cluster()
     machine, epoch = committed(cluster)
     taken = begin(cluster, machine, 5, epoch)
     assert isinstance(taken, NewSnapshot)
@@ -158,8 +157,7 @@ def test_directory_that_cannot_be_synced_ends_the_node() -> None:
     assert answers == []
 
 
-def test_snapshot_that_cannot_be_read_back_is_not_told() -> None:
-    cluster = Cluster()
+def test_snapshot_that_cannot_be_read_back_is_not_told(cluster: Cluster) -> None:
     machine, epoch = committed(cluster)
     taken = begin(cluster, machine, 5, epoch)
     assert isinstance(taken, NewSnapshot)
@@ -173,8 +171,7 @@ def test_snapshot_that_cannot_be_read_back_is_not_told() -> None:
 
 
 @pytest.mark.conformance(105)
-def test_one_that_exists_or_is_being_taken_is_not_taken_again() -> None:
-    cluster = Cluster()
+def test_one_that_exists_or_is_being_taken_is_not_taken_again(cluster: Cluster) -> None:
     machine, epoch = committed(cluster)
     taken = begin(cluster, machine, 5, epoch)
     assert isinstance(taken, NewSnapshot)
@@ -195,9 +192,9 @@ def test_one_that_exists_or_is_being_taken_is_not_taken_again() -> None:
     "call", [lambda taken, then: taken.append([b"x"], then), lambda taken, then: taken.freeze(then)]
 )
 def test_what_is_wrong_is_answered_and_leaves_nothing(
+    cluster: Cluster,
     call: Callable[[NewSnapshot, Callable[[object], None]], None],
 ) -> None:
-    cluster = Cluster()
     machine, epoch = committed(cluster)
     taken = begin(cluster, machine, 5, epoch)
     assert isinstance(taken, NewSnapshot)
@@ -214,8 +211,7 @@ def test_what_is_wrong_is_answered_and_leaves_nothing(
     ]
 
 
-def test_a_node_that_does_not_run_takes_none() -> None:
-    cluster = Cluster()
+def test_a_node_that_does_not_run_takes_none(cluster: Cluster) -> None:
     machine = cluster.leader()
     host = machine.running
     host._components.inbox.close()

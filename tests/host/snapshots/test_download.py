@@ -71,9 +71,13 @@ def at(position: int, snapshot_id: OffsetAndEpoch = ID, *, epoch: int = 7) -> li
     return [DownloadAdvanced(snapshot_id=snapshot_id, leader_epoch=Epoch(epoch), position=position)]
 
 
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
 @pytest.mark.conformance(122)
-def test_bytes_become_a_snapshot_and_the_core_is_woken() -> None:
-    desk = Desk()
+def test_bytes_become_a_snapshot_and_the_core_is_woken(desk: Desk) -> None:
     assert desk.begin() == at(0)
     assert desk.ports.wake_ms == 0
     assert desk.append(WHOLE[:500], 0) == at(500)
@@ -83,8 +87,7 @@ def test_bytes_become_a_snapshot_and_the_core_is_woken() -> None:
 
 
 @pytest.mark.conformance(122)
-def test_a_download_goes_on_where_it_ended_also_after_a_restart() -> None:
-    desk = Desk()
+def test_a_download_goes_on_where_it_ended_also_after_a_restart(desk: Desk) -> None:
     desk.begin()
     desk.append(WHOLE[:500], 0)
     assert desk.begin() == at(500)
@@ -94,30 +97,26 @@ def test_a_download_goes_on_where_it_ended_also_after_a_restart() -> None:
     assert 0 < again.position <= 500
 
 
-def test_another_leader_has_another_file() -> None:
-    desk = Desk()
+def test_another_leader_has_another_file(desk: Desk) -> None:
     desk.begin()
     desk.append(WHOLE[:500], 0)
     assert desk.begin(epoch=8) == at(0, epoch=8)
 
 
-def test_bytes_that_do_not_belong_to_the_end_are_not_appended() -> None:
-    desk = Desk()
+def test_bytes_that_do_not_belong_to_the_end_are_not_appended(desk: Desk) -> None:
     desk.begin()
     desk.append(WHOLE[:500], 0)
     assert desk.append(WHOLE[:500], 0) == at(500)
 
 
-def test_a_part_that_turns_out_whole_is_frozen_at_once() -> None:
-    desk = Desk()
+def test_a_part_that_turns_out_whole_is_frozen_at_once(desk: Desk) -> None:
     desk.begin()
     desk.append(WHOLE, 0)
     assert desk.begin() == [SnapshotFrozen(snapshot_id=ID)]
 
 
 @pytest.mark.parametrize(("data", "is_last"), [(WHOLE[:70] + b"?" * 700, False), (WHOLE[:500], True)])
-def test_what_cannot_be_a_snapshot_is_removed(data: bytes, is_last: bool) -> None:
-    desk = Desk()
+def test_what_cannot_be_a_snapshot_is_removed(desk: Desk, data: bytes, is_last: bool) -> None:
     desk.begin()
     (told,) = desk.append(data, 0, is_last=is_last)
     assert isinstance(told, DownloadFailed)
@@ -125,15 +124,13 @@ def test_what_cannot_be_a_snapshot_is_removed(data: bytes, is_last: bool) -> Non
     assert desk.begin() == at(0)
 
 
-def test_bytes_of_a_former_download_are_of_no_use() -> None:
-    desk = Desk()
+def test_bytes_of_a_former_download_are_of_no_use(desk: Desk) -> None:
     assert [type(each) for each in desk.append(WHOLE, 0)] == [DownloadFailed]
     desk.begin(id_of(200, 5))
     assert [type(each) for each in desk.append(WHOLE, 0)] == [DownloadFailed]
 
 
-def test_part_that_cannot_be_written_is_removed_and_downloads_pause() -> None:
-    desk = Desk()
+def test_part_that_cannot_be_written_is_removed_and_downloads_pause(desk: Desk) -> None:
     desk.begin()
     desk.append(WHOLE[:500], 0)
     desk.fs.fail = lambda operation, path: operation == "pwrite" and path.name.endswith(".part")
@@ -161,8 +158,7 @@ def test_part_that_cannot_be_written_is_removed_and_downloads_pause() -> None:
     assert len(desk.ports.alarms) == 1
 
 
-def test_download_that_cannot_begin_leaves_nothing_of_another() -> None:
-    desk = Desk()
+def test_download_that_cannot_begin_leaves_nothing_of_another(desk: Desk) -> None:
     desk.begin(id_of(200, 5))
     desk.fs.fail = lambda _, path: path.name.endswith(".part")
     assert [type(each) for each in desk.begin()] == [DownloadFailed]
@@ -172,8 +168,7 @@ def test_download_that_cannot_begin_leaves_nothing_of_another() -> None:
     assert desk.begin() == at(0)
 
 
-def test_what_the_leader_does_not_have_is_removed() -> None:
-    desk = Desk()
+def test_what_the_leader_does_not_have_is_removed(desk: Desk) -> None:
     desk.begin()
     desk.append(WHOLE[:500], 0)
     desk.download_jobs.abandon(id_of(200, 5))

@@ -92,9 +92,13 @@ def test_who_was_away_gets_the_snapshot_and_what_follows(slice_size_bytes: int) 
     assert away.listener.values[-1] == b"after"
 
 
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
 @pytest.mark.conformance(107, 108)
-def test_after_a_restart_the_log_begins_at_the_snapshot() -> None:
-    cluster = Cluster()
+def test_after_a_restart_the_log_begins_at_the_snapshot(cluster: Cluster) -> None:
     leader, away, snapshot_id = lagging(cluster)
     away.fs = type(away.fs)()
     away.start()
@@ -111,8 +115,7 @@ def test_after_a_restart_the_log_begins_at_the_snapshot() -> None:
 
 
 @pytest.mark.conformance(107)
-def test_an_install_that_was_cut_short_is_finished_at_the_next_start() -> None:
-    cluster = Cluster()
+def test_an_install_that_was_cut_short_is_finished_at_the_next_start(cluster: Cluster) -> None:
     _, away, snapshot_id = lagging(cluster)
     away.fs = type(away.fs)()
     away.start()
@@ -128,8 +131,7 @@ def test_an_install_that_was_cut_short_is_finished_at_the_next_start() -> None:
 
 
 @pytest.mark.conformance(110)
-def test_what_is_no_longer_needed_goes_and_the_log_with_it() -> None:
-    cluster = Cluster()
+def test_what_is_no_longer_needed_goes_and_the_log_with_it(cluster: Cluster) -> None:
     for machine in cluster.machines.values():
         machine.crash()
         machine.config = replace(
@@ -150,8 +152,7 @@ def test_what_is_no_longer_needed_goes_and_the_log_with_it() -> None:
 
 
 @pytest.mark.conformance(107)
-def test_the_log_that_a_snapshot_replaced_lingers_too() -> None:
-    cluster = Cluster()
+def test_the_log_that_a_snapshot_replaced_lingers_too(cluster: Cluster) -> None:
     leader = cluster.leader()
     away = cluster.others(leader)[0]
     committed(cluster, leader, 2)
@@ -183,8 +184,7 @@ def test_a_snapshot_beyond_what_java_can_read_is_served_at_any_position(tmp_path
 
 @pytest.mark.conformance(105, 123)
 @pytest.mark.parametrize(("offset", "epoch"), [(0, 1), (1, 2), (99, 1), (3, 0), (-1, 1)])
-def test_a_snapshot_is_of_the_committed_log(offset: int, epoch: int) -> None:
-    cluster = Cluster()
+def test_a_snapshot_is_of_the_committed_log(cluster: Cluster, offset: int, epoch: int) -> None:
     machine = cluster.leader()
     committed(cluster, machine, 4)
     for each in cluster.machines.values():
@@ -196,8 +196,7 @@ def test_a_snapshot_is_of_the_committed_log(offset: int, epoch: int) -> None:
 
 
 @pytest.mark.conformance(121)
-def test_what_is_asked_of_a_snapshot_that_is_not_there_has_its_error() -> None:
-    cluster = Cluster()
+def test_what_is_asked_of_a_snapshot_that_is_not_there_has_its_error(cluster: Cluster) -> None:
     leader = cluster.leader()
     snapshot_id = committed(cluster, leader, 4)
     take(cluster, leader, snapshot_id, b"state")
@@ -211,8 +210,7 @@ def test_what_is_asked_of_a_snapshot_that_is_not_there_has_its_error() -> None:
 
 
 @pytest.mark.conformance(110)
-def test_what_is_still_needed_stays_and_what_is_gone_takes_nothing_along() -> None:
-    cluster = Cluster()
+def test_what_is_still_needed_stays_and_what_is_gone_takes_nothing_along(cluster: Cluster) -> None:
     for machine in cluster.machines.values():
         machine.crash()
         machine.config = replace(machine.config, log=replace(machine.config.log, clean_interval_ms=500))
@@ -227,8 +225,7 @@ def test_what_is_still_needed_stays_and_what_is_gone_takes_nothing_along() -> No
     assert leader.running.status.log_start_offset == 0
 
 
-def test_snapshot_that_cannot_be_read_is_an_error_to_the_asker_and_an_alarm() -> None:
-    cluster = Cluster()
+def test_snapshot_that_cannot_be_read_is_an_error_to_the_asker_and_an_alarm(cluster: Cluster) -> None:
     leader = cluster.leader()
     snapshot_id = committed(cluster, leader, 4)
     take(cluster, leader, snapshot_id, b"state")

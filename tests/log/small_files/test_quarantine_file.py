@@ -18,8 +18,7 @@ from pykraft.log.small_files.quarantine_file import FILE_NAME, QuarantineFile, e
 from pykraft.log.small_files.slots import SlotFile, parse_slots
 from pykraft.sim.machine.disk import Interrupted
 from pykraft.types import Damage, Epoch, Offset
-from tests.disks import ScriptedDisk
-from tests.log.logs import DIRECTORY
+from tests.log.logs import DIRECTORY, disk
 
 DAMAGE = Damage(
     path="/data/topic-0/0.log",
@@ -30,12 +29,6 @@ DAMAGE = Damage(
     found="CRC 2",
 )
 NOTE = Quarantine(epoch=Epoch(5), until_offset=Offset(12), damages=(DAMAGE,), is_cut=True)
-
-
-def disk() -> ScriptedDisk:
-    fs = ScriptedDisk()
-    fs.prepare(DIRECTORY)
-    return fs
 
 
 @pytest.mark.parametrize(

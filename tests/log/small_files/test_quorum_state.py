@@ -19,7 +19,7 @@ from pykraft.log.small_files.quorum_state import ElectionStore, StoredElection, 
 from pykraft.sim.machine.disk import Interrupted
 from pykraft.types import Election, Epoch, NodeId, ReplicaKey, Uuid
 from tests.disks import ScriptedDisk
-from tests.log.logs import DIRECTORY
+from tests.log.logs import DIRECTORY, disk
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 PATH = DIRECTORY / "quorum-state"
@@ -35,12 +35,6 @@ elections = st.builds(
     leader_id=st.none() | ids,
     voted=st.none() | st.builds(ReplicaKey, ids, st.none() | directory_ids),
 )
-
-
-def disk() -> ScriptedDisk:
-    fs = ScriptedDisk()
-    fs.prepare(DIRECTORY)
-    return fs
 
 
 def election(epoch: int) -> Election:
@@ -90,6 +84,11 @@ def test_the_bytes_of_both_versions() -> None:
     )
 
 
+@pytest.fixture
+def fs() -> ScriptedDisk:
+    return disk()
+
+
 @pytest.mark.conformance(84, 95)
 @pytest.mark.parametrize(
     ("content", "expected"),
@@ -110,8 +109,7 @@ def test_the_bytes_of_both_versions() -> None:
         (b'{"leaderId":1,"leaderEpoch":2,"votedId":1,"votedDirectoryId":"x","data_version":1}', "not a Kafka UUID"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_the_repair(content: bytes, expected: str) -> None:
-    fs = disk()
+def test_what_cannot_be_read_is_refused_with_the_repair(fs: ScriptedDisk, content: bytes, expected: str) -> None:
     fs.write(PATH, content)
     with pytest.raises(CorruptionError) as caught:
         read(fs)
@@ -126,8 +124,7 @@ def test_no_files_mean_no_election() -> None:
 
 
 @pytest.mark.conformance(95)
-def test_a_kafka_file_without_check_is_accepted_and_checked_from_the_first_write_on() -> None:
-    fs = disk()
+def test_a_kafka_file_without_check_is_accepted_and_checked_from_the_first_write_on(fs: ScriptedDisk) -> None:
     fs.write(PATH, GOLDEN_PATHS[0].read_bytes())
     before = read(fs)
     assert before is not None
@@ -138,8 +135,7 @@ def test_a_kafka_file_without_check_is_accepted_and_checked_from_the_first_write
 
 
 @pytest.mark.conformance(84, 95)
-def test_every_changed_bit_of_quorum_state_is_refused() -> None:
-    fs = disk()
+def test_every_changed_bit_of_quorum_state_is_refused(fs: ScriptedDisk) -> None:
     write(fs, 1)
     write(fs, 2)
     content = fs.read(PATH)
@@ -155,8 +151,7 @@ def test_every_changed_bit_of_quorum_state_is_refused() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", json.dumps({"leaderId": 1}).encode()])
-def test_a_cut_or_foreign_quorum_state_is_refused(content: bytes) -> None:
-    fs = disk()
+def test_a_cut_or_foreign_quorum_state_is_refused(fs: ScriptedDisk, content: bytes) -> None:
     write(fs, 1)
     write(fs, 2)
     fs.write(PATH, content)
@@ -164,8 +159,7 @@ def test_a_cut_or_foreign_quorum_state_is_refused(content: bytes) -> None:
         read(fs)
 
 
-def test_a_lost_quorum_state_is_refused() -> None:
-    fs = disk()
+def test_a_lost_quorum_state_is_refused(fs: ScriptedDisk) -> None:
     write(fs, 1)
     write(fs, 2)
     fs.remove(PATH)
@@ -173,8 +167,7 @@ def test_a_lost_quorum_state_is_refused() -> None:
         read(fs)
 
 
-def test_every_changed_bit_of_the_check_is_harmless_or_refused() -> None:
-    fs = disk()
+def test_every_changed_bit_of_the_check_is_harmless_or_refused(fs: ScriptedDisk) -> None:
     for epoch in (1, 2, 3):
         write(fs, epoch)
     content = fs.read(CHECK)
@@ -189,8 +182,7 @@ def test_every_changed_bit_of_the_check_is_harmless_or_refused() -> None:
         read(fs)
 
 
-def test_a_rename_that_the_disk_lost_is_finished() -> None:
-    fs = disk()
+def test_a_rename_that_the_disk_lost_is_finished(fs: ScriptedDisk) -> None:
     write(fs, 1)
     before = fs.read(PATH)
     write(fs, 2)
@@ -230,8 +222,7 @@ def test_a_crash_at_every_operation_leaves_the_old_election_or_the_new(epochs: i
 
 
 @pytest.mark.conformance(95)
-def test_the_store_closes_and_opens_again() -> None:
-    fs = disk()
+def test_the_store_closes_and_opens_again(fs: ScriptedDisk) -> None:
     store = ElectionStore(fs, DIRECTORY)
     store.write(election(1), voters=VOTERS, kraft_version=1)
     store.close()

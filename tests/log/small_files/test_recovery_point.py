@@ -14,13 +14,7 @@ from pykraft.log.small_files.recovery_point import FILE_NAME, Point, RecoveryPoi
 from pykraft.log.small_files.slots import SlotFile
 from pykraft.types import Offset
 from tests.disks import ScriptedDisk
-from tests.log.logs import DIRECTORY, batch, fill, open_log, run_of
-
-
-def disk() -> ScriptedDisk:
-    fs = ScriptedDisk()
-    fs.prepare(DIRECTORY)
-    return fs
+from tests.log.logs import DIRECTORY, batch, disk, fill, open_log, run_of
 
 
 def committed_of(fs: ScriptedDisk) -> tuple[int, int]:
