@@ -26,7 +26,6 @@ PATTERNS: Final = (
     "rpc/*.py",
     "host/*.py",
     "protocol/batch.py",
-    "protocol/batch_run.py",
     "protocol/control.py",
     "protocol/frame.py",
     "protocol/records.py",

@@ -6,9 +6,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from pykraft.audit.directory_audit import AuditResult, AuditTask, DirectoryAudit, run_audits, run_task
+from pykraft.audit.directory_audit import AuditResult, AuditTask, DirectoryAudit, JudgedLog, run_audits, run_task
 from pykraft.audit.findings import AuditedLog, AuditKind, AuditReport
-from pykraft.audit.judged import JudgedLog
 from pykraft.audit.part import RangeDigest
 from pykraft.client.serde import bytes_serde
 from pykraft.local.journal import Acknowledged

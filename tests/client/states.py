@@ -5,7 +5,7 @@ from __future__ import annotations
 from pykraft.client.reader import StateReader
 from pykraft.client.serde import text_serde
 from pykraft.snapshot.files import checkpoint_path
-from pykraft.snapshot.reader import SnapshotReader
+from pykraft.snapshot.head import SnapshotReader
 from tests.disks import ScriptedDisk
 from tests.snapshot.snapshots import DIRECTORY, ID, write
 

@@ -21,7 +21,7 @@ from pykraft.host.snapshots.creation import Loader, SnapshotOpening
 from pykraft.host.snapshots.files import SnapshotAccess, SnapshotFailures, SnapshotFiles
 from pykraft.protocol.records import encode_control_batch
 from pykraft.snapshot.files import checkpoint_path
-from pykraft.snapshot.reader import SnapshotReader
+from pykraft.snapshot.head import SnapshotReader
 from pykraft.types import Epoch, LeaderChange, NodeId, Offset, OffsetAndEpoch
 from tests.disks import ScriptedDisk
 from tests.host.fakes import FakeListener, FakeLog, FakePorts, at, batch, leads, snapshot_files

@@ -15,7 +15,7 @@ from pykraft.errors import CorruptionError
 from pykraft.host.snapshots.creation import Loader, NewSnapshot
 from pykraft.log.small_files.quarantine_file import FILE_NAME
 from pykraft.snapshot.files import checkpoint_path
-from pykraft.snapshot.reader import SnapshotReader
+from pykraft.snapshot.head import SnapshotReader
 from pykraft.types import NodeId, OffsetAndEpoch
 from tests.host.cluster import Cluster, Machine
 from tests.host.fakes import FakeListener, config

@@ -13,7 +13,7 @@ from pykraft.client.serde import bytes_serde
 from pykraft.log.os_fs import OsFs
 from pykraft.snapshot.download import Download
 from pykraft.snapshot.files import BOOTSTRAP_ID, checkpoint_path
-from pykraft.snapshot.reader import RawReader
+from pykraft.snapshot.head import RawReader
 from pykraft.snapshot.writer import SnapshotWriter
 from pykraft.types import Epoch, OffsetAndEpoch, VoterSet
 from tests.kafka.dump import dump_log

@@ -26,7 +26,7 @@ from pykraft.local.voters import HOST, free_ports
 from pykraft.log.os_fs import OsFs
 from pykraft.protocol.records import decode_records, scan
 from pykraft.snapshot.files import parse_snapshot_file
-from pykraft.snapshot.reader import SnapshotReader
+from pykraft.snapshot.head import SnapshotReader
 from pykraft.types import OffsetAndEpoch
 from tests.kafka.controller import JavaController
 

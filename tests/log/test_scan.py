@@ -17,9 +17,8 @@ from pykraft.log import scan as scan_module
 from pykraft.log.os_fs import OsFs
 from pykraft.log.recovery import recover
 from pykraft.log.scan import scan_file, scan_headers, scan_runs
-from pykraft.protocol import batch_run as run_module
-from pykraft.protocol.batch import BatchHeader
-from pykraft.protocol.batch_run import BatchRun
+from pykraft.protocol import batch as run_module
+from pykraft.protocol.batch import BatchHeader, BatchRun
 from tests.disks import ScriptedDisk, ScriptedFile
 from tests.log.damaged_directories import KAFKAS, TABLE, Row
 from tests.log.data_directory import CONFIG, verified

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from pykraft.core.quarantine import Quarantine
 from pykraft.errors import StorageError
 from pykraft.log.small_files.epoch_checkpoint import parse_epochs
-from pykraft.log.small_files.meta import parse_meta
-from pykraft.log.small_files.partition import parse_partition_metadata
+from pykraft.log.small_files.meta import parse_meta, parse_partition_metadata
 from pykraft.log.small_files.quarantine_file import encode_quarantine, parse_quarantine
 from pykraft.log.small_files.quorum_state import encode_quorum_state, parse_quorum_state
 from pykraft.log.small_files.recovery_point import RecoveryPoint

@@ -33,7 +33,7 @@ from pykraft.local.journal import Acknowledged, JournalEvent, Led, Started, Stop
 from pykraft.log.os_fs import OsFs
 from pykraft.server.run import LoadSnapshots, ServerOptions, loop_factory, notify_ready, serve
 from pykraft.server.workload import Load, Workload
-from pykraft.snapshot.reader import SnapshotReader
+from pykraft.snapshot.head import SnapshotReader
 from pykraft.snapshot.writer import Serializer, SnapshotWriter
 from pykraft.types import Epoch, NodeId, Offset, OffsetAndEpoch
 from tests.processes.conftest import children

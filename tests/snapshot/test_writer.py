@@ -23,7 +23,7 @@ from pykraft.protocol.records import scan
 from pykraft.sim.machine.disk import Interrupted, VirtualDisk
 from pykraft.snapshot import writer as writer_module
 from pykraft.snapshot.files import BOOTSTRAP_ID, checkpoint_path, clean_at_start, list_snapshots, part_path
-from pykraft.snapshot.reader import SnapshotReader
+from pykraft.snapshot.head import SnapshotReader
 from pykraft.snapshot.writer import (
     BATCH_SIZE_BYTES,
     RECORD_SIZE_BYTES_MAX,

@@ -31,7 +31,7 @@ from pykraft.log.offline.verify_findings import Findings
 from pykraft.log.offline.verify_log import CheckedPart, LogCheck, LogPart, LogSummary, Placed
 from pykraft.log.paths import LOG, base_offsets_in, parse_checkpoint, segment_file
 from pykraft.log.scan import REPAIR
-from pykraft.protocol.batch_run import BatchRun
+from pykraft.protocol.batch import BatchRun
 from pykraft.protocol.records import membership_records
 from pykraft.snapshot.head import SnapshotHead, read_head
 from pykraft.types import Buffer, MembershipRecord, Offset

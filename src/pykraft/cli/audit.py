@@ -8,9 +8,8 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from pykraft.audit.directory_audit import DirectoryAudit, run_audits
+from pykraft.audit.directory_audit import DirectoryAudit, read_acknowledged, run_audits
 from pykraft.audit.findings import audit_page, lines
-from pykraft.audit.judged import read_acknowledged
 from pykraft.audit.plan import PART_SIZE_BYTES
 from pykraft.cli.errors import EXIT_DIRECTORY
 from pykraft.cli.parsing.value import ExistingPath, NewFile, NumberType, json_lines_option

@@ -16,8 +16,7 @@ import click
 from pykraft.cli.printable import printable
 from pykraft.config import METADATA_TOPIC_NAME
 from pykraft.errors import ProtocolError
-from pykraft.protocol.metadata.readable import one_line, without_secrets
-from pykraft.protocol.metadata.record import MetadataRecord, read_metadata_record
+from pykraft.protocol.metadata.record import MetadataRecord, one_line, read_metadata_record, without_secrets
 from pykraft.types import Buffer
 
 _FOLDER: Final = re.compile(rf"{METADATA_TOPIC_NAME}-[0-9]+(\..*)?")

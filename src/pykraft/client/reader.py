@@ -18,8 +18,7 @@ from pykraft.client.serde import Serde, bytes_serde
 from pykraft.errors import DeserializeError, PykraftError, UsageError
 from pykraft.host.delivery import CommittedBatch
 from pykraft.protocol.records import decode_control
-from pykraft.snapshot.head import ContainsLog
-from pykraft.snapshot.reader import SnapshotBatch, SnapshotReader
+from pykraft.snapshot.head import ContainsLog, SnapshotBatch, SnapshotReader
 from pykraft.types import ControlRecord, Epoch, Offset
 
 T = TypeVar("T")

@@ -54,7 +54,7 @@ from pykraft.errors import (
 from pykraft.host.delivery import CommittedBatch, Registration
 from pykraft.host.host import Host
 from pykraft.host.snapshots.creation import Loader
-from pykraft.snapshot.reader import SnapshotReader
+from pykraft.snapshot.head import SnapshotReader
 from pykraft.types import Epoch, NodeId, Offset, OffsetAndEpoch
 
 

@@ -27,8 +27,7 @@ from pykraft.host.peers import Peers
 from pykraft.host.ports import ConnectionId, Dialer, Ports
 from pykraft.host.producers import Producers
 from pykraft.host.recent_batches import RecentBatches
-from pykraft.host.removal import FileRemoval
-from pykraft.host.scrubbing import Scrubbing
+from pykraft.host.scrubbing import FileRemoval, Scrubbing
 from pykraft.host.snapshots.creation import SnapshotCreation
 from pykraft.host.snapshots.files import SnapshotFiles
 from pykraft.host.snapshots.store import SnapshotStore

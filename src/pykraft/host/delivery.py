@@ -39,7 +39,7 @@ from pykraft.host.snapshots.creation import (
     SnapshotTrigger,
 )
 from pykraft.protocol.records import decode_values
-from pykraft.snapshot.reader import SnapshotReader
+from pykraft.snapshot.head import SnapshotReader
 from pykraft.types import Buffer, Epoch, NodeId, Offset, OffsetAndEpoch, ReportKind
 
 PIECE_SIZE_BYTES_MAX: Final = 1024 * 1024

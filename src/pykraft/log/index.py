@@ -28,8 +28,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pykraft.log.fs import File
-from pykraft.protocol.batch import BatchHeader
-from pykraft.protocol.batch_run import BatchRun
+from pykraft.protocol.batch import BatchHeader, BatchRun
 from pykraft.types import Offset
 
 OFFSET_ENTRY: Final = struct.Struct(">ii")

@@ -47,8 +47,7 @@ from pykraft.errors import CorruptionError, ReadError, UnusableLogError
 from pykraft.log.paths import LOG, leftover_kind, parse_checkpoint
 from pykraft.log.scan import epoch_in_words
 from pykraft.log.small_files.epoch_checkpoint import FILE_NAME as EPOCHS_NAME
-from pykraft.protocol.batch import BatchHeader
-from pykraft.protocol.batch_run import BatchRun
+from pykraft.protocol.batch import BatchHeader, BatchRun
 from pykraft.types import EPOCH_MAX, EPOCH_ZERO, Damage, Epoch, EpochStart, Offset
 
 NO_ONE_KNOWS: Final = Offset(2**63 - 1)

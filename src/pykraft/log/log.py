@@ -40,8 +40,7 @@ from pykraft.log.fs import Fs
 from pykraft.log.recovery import RecoveredLog, Recovery, cut_damage, recover
 from pykraft.log.segment import Segment, SegmentContent, SegmentView
 from pykraft.log.small_files.epoch_checkpoint import write_epochs
-from pykraft.log.small_files.partition import FILE_NAME as PARTITION_METADATA
-from pykraft.log.small_files.partition import own_partition
+from pykraft.log.small_files.meta import PARTITION_METADATA, own_partition
 from pykraft.log.small_files.quorum_state import FILE_NAME as QUORUM_STATE
 from pykraft.protocol.batch import BatchHeader
 from pykraft.types import EPOCH_MAX, EPOCH_ZERO, Buffer, Epoch, EpochStart, Offset, Uuid

@@ -25,7 +25,7 @@ from pykraft.log.paths import LOG, segment_file
 from pykraft.log.scan import scan_runs
 from pykraft.log.segment import SegmentContent
 from pykraft.log.tail import Expected, verdict_on
-from pykraft.protocol.batch_run import BatchRun
+from pykraft.protocol.batch import BatchRun
 from pykraft.types import EPOCH_ZERO, Damage, Offset
 
 

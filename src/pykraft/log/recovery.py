@@ -234,7 +234,7 @@ def _remove_unwanted(fs: Fs, directory: Path, names: Sequence[str], segments: Se
                 removed_bytes += _size_of(fs, directory / name)
             fs.remove(directory / name)
         elif leftover_kind(name):
-            # The bulk lane of a running node removes such files, too (`pykraft.host.removal`).
+            # The bulk lane of a running node removes such files, too (`pykraft.host.scrubbing`).
             fs.remove(directory / name, missing_ok=True)
     return removed_bytes
 

@@ -18,8 +18,16 @@ from typing import Final
 
 from pykraft.errors import CorruptionError, ProtocolError, ReadError
 from pykraft.log.fs import File
-from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, crc_of, read_header
-from pykraft.protocol.batch_run import BATCHES_MIN, BatchRun, batch_run, batch_starts
+from pykraft.protocol.batch import (
+    BATCHES_MIN,
+    HEADER_SIZE_BYTES,
+    BatchHeader,
+    BatchRun,
+    batch_run,
+    batch_starts,
+    crc_of,
+    read_header,
+)
 
 CHUNK_SIZE_BYTES: Final = 4 * 1024 * 1024
 HEADERS_CHUNK_SIZE_BYTES: Final = 16 * 1024

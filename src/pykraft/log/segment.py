@@ -27,8 +27,7 @@ from pykraft.log.index import OFFSET_ENTRY, TIME_ENTRY, IndexFile, Lookup, Segme
 from pykraft.log.open_files import OpenFiles, SegmentFile
 from pykraft.log.paths import DELETED, LOG, OFFSET_INDEX, SEGMENT_SUFFIXES, TIME_INDEX, segment_file
 from pykraft.log.scan import REPAIR, epoch_in_words, scan_headers
-from pykraft.protocol.batch import BatchHeader, scan
-from pykraft.protocol.batch_run import BatchRun
+from pykraft.protocol.batch import BatchHeader, BatchRun, scan
 from pykraft.types import Buffer, EpochStart, Offset
 from pykraft.value import value
 

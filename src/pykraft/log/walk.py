@@ -23,8 +23,7 @@ from typing import Final
 from pykraft.errors import CorruptionError, ProtocolError, ReadError
 from pykraft.log.fs import File
 from pykraft.log.scan import scan_runs
-from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, read_header
-from pykraft.protocol.batch_run import BatchRun
+from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, BatchRun, read_header
 
 SEARCH_SIZE_BYTES: Final = 1024 * 1024
 SECTOR_SIZE_BYTES: Final = 4096

@@ -6,16 +6,26 @@ tables, never on a peer or a file. Invariant: names are unique within a struct, 
 
 Versions are written as in Kafka's message definitions: ``"0"``, ``"0-14"``, ``"7+"``.
 
-Source: Kafka's message definitions (clients ``common/message/*.json``) and their README; KIP-482.
+`body_json` gives a body as Kafka's tools print it, with the names, order and values of Kafka's converter for the
+version that was read: a field that the version lacks is absent, and so is a tagged one that has its default; a uuid is
+its 22 letters in base64url, bytes are base64; a number that JSON lacks is a string (``NaN``, ``Infinity``).
+
+Source: Kafka's message definitions (clients ``common/message/*.json``) and their README; KIP-482; Kafka's
+``JsonConverterGenerator``; Jackson's ``DoubleNode``.
 """
 
 from __future__ import annotations
 
+import base64
+import math
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, TypeAlias
+
+from pykraft.types import Uuid, uuid_text
 
 
 class FunctionSource:
@@ -272,3 +282,41 @@ def size_bytes_min(kind: Kind | Struct | Array, version: int, *, flexible: bool)
             return total + flexible
         case _:
             return 1 if flexible else 2 if kind is STRING else 4
+
+
+_WORD_START: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+def body_json(schema: Struct, body: Body, version: int) -> dict[str, Any]:
+    """The fields of this version, under Kafka's names and in the order of the table."""
+    return {
+        camel_case(one.name): _value_json(one.kind, body[one.name], version)
+        for one in schema.fields
+        if version in one.present and (one.tag is None or body[one.name] != one.default)
+    }
+
+
+def camel_case(name: str) -> str:
+    """Kafka's name of a field."""
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
+
+def snake_case(name: str) -> str:
+    """Our name of Kafka's field or message."""
+    return _WORD_START.sub("_", name).lower()
+
+
+def _value_json(kind: Kind | Array | Struct, value: object, version: int) -> object:
+    match kind, value:
+        case Struct(), dict():
+            return body_json(kind, value, version)
+        case Array(of), list():
+            return [_value_json(of, one, version) for one in value]
+        case Kind.UUID, bytes():
+            return uuid_text(Uuid(value))
+        case Kind.BYTES, bytes():
+            return base64.b64encode(value).decode("ascii")
+        case Kind.FLOAT64, float() if not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value

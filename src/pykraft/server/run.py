@@ -44,7 +44,7 @@ from pykraft.process.signals import ending_signals, handlers_restored
 from pykraft.server.binding import accepted_max
 from pykraft.server.driver import Driver
 from pykraft.server.workload import RUN_ID_SIZE_BYTES, Load, Workload
-from pykraft.snapshot.reader import SnapshotReader
+from pykraft.snapshot.head import SnapshotReader
 from pykraft.types import Epoch, NodeId, OffsetAndEpoch
 
 _READY: Final = b"READY=1"

@@ -31,8 +31,7 @@ from pykraft.config import LogSettings
 from pykraft.errors import CorruptionError
 from pykraft.log.fs import Fs
 from pykraft.snapshot.files import clean_at_start, in_order, retire
-from pykraft.snapshot.head import read_head
-from pykraft.snapshot.reader import RawReader
+from pykraft.snapshot.head import RawReader, read_head
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
 
 

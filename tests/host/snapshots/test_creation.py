@@ -16,8 +16,7 @@ from pykraft.errors import NotRunningError, SnapshotFailedError, StorageError, U
 from pykraft.host.snapshots.creation import Loader, NewSnapshot, SnapshotLoading, SnapshotTrigger
 from pykraft.snapshot.catalog import Reason
 from pykraft.snapshot.files import checkpoint_path
-from pykraft.snapshot.head import read_head
-from pykraft.snapshot.reader import SnapshotReader
+from pykraft.snapshot.head import SnapshotReader, read_head
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
 from tests.host.cluster import Cluster, Machine
 from tests.host.fakes import snapshot_files

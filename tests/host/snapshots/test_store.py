@@ -14,14 +14,14 @@ from pykraft.client.serde import bytes_serde
 from pykraft.config import LogSettings
 from pykraft.errors import ErrorCode, UsageError
 from pykraft.host.inbox import Inbox
-from pykraft.host.removal import lingering
+from pykraft.host.scrubbing import lingering
 from pykraft.host.snapshots.creation import NewSnapshot
 from pykraft.host.snapshots.files import SnapshotFiles
 from pykraft.host.snapshots.store import SnapshotStore
 from pykraft.log.os_fs import OsFs
 from pykraft.snapshot.catalog import Catalog, Slice
 from pykraft.snapshot.files import checkpoint_path, list_snapshots
-from pykraft.snapshot.reader import SnapshotReader
+from pykraft.snapshot.head import SnapshotReader
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
 from tests.host.cluster import Cluster, Machine
 from tests.host.fakes import DIRECTORY, FakeLog, FakePorts, at

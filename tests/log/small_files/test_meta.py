@@ -1,19 +1,31 @@
 """meta.properties: Java's text in any order, and every way in which it can be wrong.
 
-Source: KIP-858; Kafka's ``MetaProperties`` and ``java.util.Properties``.
+partition.metadata: Kafka's bytes, another topic's, and unreadable ones.
+
+Source: KIP-858; Kafka's ``MetaProperties`` and ``java.util.Properties``; KIP-516; Kafka's ``PartitionMetadataFile``.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pykraft.errors import CorruptionError, ForeignDirectoryError
-from pykraft.log.small_files.meta import MetaProperties, encode_meta, parse_meta
+from pykraft.log.small_files.meta import (
+    MetaProperties,
+    encode_meta,
+    encode_partition_metadata,
+    own_partition,
+    parse_meta,
+    parse_partition_metadata,
+)
 from pykraft.types import NodeId, Uuid, uuid_parse
+from tests.disks import ScriptedDisk
+from tests.log.logs import DIRECTORY, TOPIC_ID
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 PATH = Path("/data/meta.properties")
@@ -75,3 +87,40 @@ def test_what_is_missing_or_wrong_is_named(content: str, expected: str) -> None:
 def test_other_versions_are_refused(version: str, whose: str) -> None:
     with pytest.raises(ForeignDirectoryError, match=f"has version {version}, expected 1: {whose}"):
         parse_meta(PATH, WHOLE.replace("version=1", f"version={version}").encode())
+
+
+PARTITION_PATH = DIRECTORY / "partition.metadata"
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*/disk/n*/data/*/partition.metadata")), ids=str)
+def test_kafkas_partition_metadata_is_read_and_written(path: Path) -> None:
+    topic_id = parse_partition_metadata(path, path.read_bytes())
+    assert encode_partition_metadata(topic_id) == path.read_bytes()
+
+
+def test_a_new_directory_is_owned_durably() -> None:
+    fs = ScriptedDisk()
+    own_partition(fs, DIRECTORY, TOPIC_ID)
+    fs.power_loss(Random(1))
+    assert fs.read(PARTITION_PATH) == b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg"
+    own_partition(fs, DIRECTORY, TOPIC_ID)
+
+
+def test_another_topics_directory_is_refused() -> None:
+    fs = ScriptedDisk()
+    own_partition(fs, DIRECTORY, Uuid(bytes(range(16))))
+    with pytest.raises(ForeignDirectoryError) as caught:
+        own_partition(fs, DIRECTORY, TOPIC_ID)
+    assert str(PARTITION_PATH) in str(caught.value)
+    assert "topic id AAECAwQFBgcICQoLDA0ODw, expected AAAAAAAAAAAAAAAAAAAAAg; give" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"version: 0", b"version: 1\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg", b"version: 0\ntopic_id: AAAA", b"\xff\x00"],
+)
+def test_what_cannot_be_read_is_refused_with_the_repair(content: bytes) -> None:
+    fs = ScriptedDisk()
+    fs.write(PARTITION_PATH, content)
+    with pytest.raises(CorruptionError, match=r"partition\.metadata: .*remove partition\.metadata"):
+        own_partition(fs, DIRECTORY, uuid_parse("AAAAAAAAAAAAAAAAAAAAAg"))

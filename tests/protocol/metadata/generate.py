@@ -20,8 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from pykraft.protocol.json_form import camel_case, snake_case
-from pykraft.protocol.schema import Versions
+from pykraft.protocol.schema import Versions, camel_case, snake_case
 
 FOLDER: Final = "common/metadata/"
 KINDS: Final = {

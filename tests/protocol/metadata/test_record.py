@@ -1,6 +1,8 @@
 """Metadata records: every type in every version, every cut, what is unknown, and random bytes.
 
-Source: KIP-631; Kafka's ``AbstractApiMessageSerde``.
+One line for people: what a field looks like, and which fields are masked.
+
+Source: KIP-631; Kafka's ``AbstractApiMessageSerde``; Kafka's ``RecordRedactor``.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.protocol.metadata import record
-from pykraft.protocol.metadata.record import MetadataRecord, read_metadata_record
+from pykraft.protocol.metadata.record import MetadataRecord, one_line, read_metadata_record, without_secrets
 from pykraft.protocol.metadata.tables import TABLES
 from pykraft.protocol.primitives import UNKNOWN_TAGS
 from tests.memory import taking_less_than
@@ -86,3 +88,68 @@ def test_random_bytes_raise_nothing_else_and_cost_little() -> None:
         raw = bytes((1, number, source.randint(0, TABLES[number].versions.max)))
         raw += source.randbytes(source.choice((0, 1, 8, 40, 200)))
         taking_less_than(10_000_000, read)
+
+
+def record_of(kind: str, /, **body: object) -> MetadataRecord:
+    return read_metadata_record(encoded(kind, 0, body))
+
+
+LINES = {
+    "words": (record_of("TOPIC_RECORD", name="orders"), "TOPIC_RECORD name=orders topicId=AAAAAAAAAAAAAAAAAAAAAA"),
+    "a text that needs quotes": (
+        record_of("CLEAR_ELR_RECORD", topic_name='a "b" c'),
+        'CLEAR_ELR_RECORD topicName="a \\"b\\" c"',
+    ),
+    "an empty text": (record_of("CLEAR_ELR_RECORD"), 'CLEAR_ELR_RECORD topicName=""'),
+    "numbers and flags": (
+        record_of("CLIENT_QUOTA_RECORD", entity=[{"entity_type": "user", "entity_name": None}], key="k", value=1.5),
+        "CLIENT_QUOTA_RECORD entity=[user null] key=k value=1.5 remove=false",
+    ),
+    "lists": (
+        record_of("PARTITION_CHANGE_RECORD", isr=[1, 2], adding_replicas=[]),
+        "PARTITION_CHANGE_RECORD partitionId=-1 topicId=AAAAAAAAAAAAAAAAAAAAAA isr=[1, 2] addingReplicas=[]",
+    ),
+    "no fields": (record_of("END_TRANSACTION_RECORD"), "END_TRANSACTION_RECORD"),
+    "null": (
+        record_of("CONFIG_RECORD", resource_type=2, resource_name="t", name="retention.ms", value=None),
+        "CONFIG_RECORD resourceType=2 resourceName=t name=retention.ms",
+    ),
+}
+
+
+@pytest.mark.parametrize(("shown", "line"), LINES.values(), ids=LINES)
+def test_a_record_is_one_line(shown: MetadataRecord, line: str) -> None:
+    assert one_line(shown) == line
+
+
+@pytest.mark.parametrize(("name", "version"), ALL)
+def test_every_type_has_a_line_without_a_line_break(name: str, version: int) -> None:
+    line = one_line(read_metadata_record(encoded(name, version, full_body(name, version))))
+    assert line.startswith(name)
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize(
+    ("name", "is_secret"),
+    [
+        ("ssl.key.password", True),
+        ("listener.name.internal.plain.sasl.jaas.config", True),
+        ("ssl.keystore.key", True),
+        ("ssl.truststore.certificates", True),
+        ("delegation.token.secret.key", True),
+        ("sasl.oauthbearer.assertion.private.key.passphrase", True),
+        ("min.insync.replicas", False),
+        ("ssl.keystore.location", False),
+        ("compression.type", False),
+    ],
+)
+def test_a_secret_configuration_is_masked(name: str, is_secret: bool) -> None:
+    shown = record_of("CONFIG_RECORD", resource_type=4, resource_name="1", name=name, value="hush")
+    assert ("hush" in one_line(shown)) is not is_secret
+    assert without_secrets(shown).body["value"] == ("***" if is_secret else "hush")
+    assert shown.body["value"] == "hush"
+
+
+def test_a_secret_that_is_deleted_shows_that() -> None:
+    shown = record_of("CONFIG_RECORD", name="ssl.key.password", value=None)
+    assert without_secrets(shown) is shown

@@ -38,7 +38,7 @@ from pykraft.sim.run.world import World
 from pykraft.sim.scenario.scenario import QuorumSettings, SnapshotSettings, Work
 from pykraft.sim.scenario.settings import node_configs
 from pykraft.snapshot.catalog import Reason
-from pykraft.snapshot.reader import SnapshotReader
+from pykraft.snapshot.head import SnapshotReader
 from pykraft.types import Epoch
 from tests.sim.invariants.fakes import batch, operation
 from tests.sim.worlds import SEED_OF_THREE, THREE, calm_world, led, led_world, run_for, run_until

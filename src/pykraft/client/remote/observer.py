@@ -51,7 +51,7 @@ from pykraft.protocol.batch import BatchHeader
 from pykraft.rpc.fetched import read_batches
 from pykraft.snapshot.download import Download
 from pykraft.snapshot.files import checkpoint_path, stem_of
-from pykraft.snapshot.reader import SnapshotReader
+from pykraft.snapshot.head import SnapshotReader
 from pykraft.types import Buffer, Endpoint, Epoch, Offset, OffsetAndEpoch, Uuid
 
 

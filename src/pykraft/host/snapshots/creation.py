@@ -32,7 +32,7 @@ from pykraft.host.recent_batches import RecentBatches
 from pykraft.host.snapshots.files import SnapshotFailures, SnapshotFiles, unless_wrong
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, read_header
 from pykraft.snapshot.catalog import Reason, due
-from pykraft.snapshot.reader import Deserializer, SnapshotReader
+from pykraft.snapshot.head import Deserializer, SnapshotReader
 from pykraft.snapshot.writer import Serializer, SnapshotWriter
 from pykraft.types import Offset, OffsetAndEpoch
 

@@ -25,8 +25,7 @@ from pykraft.host.ports import AT_ONCE_MS, Ports
 from pykraft.log.fs import Fs
 from pykraft.snapshot.catalog import Catalog
 from pykraft.snapshot.files import BOOTSTRAP_ID, list_snapshots, parse_snapshot_file
-from pykraft.snapshot.head import read_head
-from pykraft.snapshot.reader import Deserializer, SnapshotReader
+from pykraft.snapshot.head import Deserializer, SnapshotReader, read_head
 from pykraft.types import Epoch, Instant, Offset, OffsetAndEpoch, ReportKind
 
 PAUSES_MAX: Final = 16

@@ -7,7 +7,7 @@
 | ``<offset>.index``, ``<offset>.timeindex`` | an entry each; offsets are compared with the ``.log`` beside the file |
 | ``<offset>.snapshot`` | version, CRC and number of producers: 10 bytes and no producers in KRaft |
 | ``leader-epoch-checkpoint`` | an entry for each epoch |
-| ``quorum-state``, ``partition.metadata``, ``meta.properties`` | one entry |
+| ``quorum-state``, ``meta.metadata``, ``meta.properties`` | one entry |
 | ``quorum-state.check``, ``recovery-point``, ``quarantine``, ``replica-proof`` | an entry for each slot, older first |
 
 A name may also end in ``.deleted``, ``.cleaned``, ``.swap``, ``.part`` or ``.tmp``. Nothing is written, locked or
@@ -36,21 +36,13 @@ from pykraft.errors import CorruptionError, ProtocolError, UsageError
 from pykraft.log.fs import File, Fs
 from pykraft.log.index import OFFSET_ENTRY, TIME_ENTRY, index_entries
 from pykraft.log.paths import LOG, OFFSET_INDEX, TIME_INDEX, parse_segment_file, segment_file
-from pykraft.log.small_files import (
-    epoch_checkpoint,
-    meta,
-    partition,
-    proof_file,
-    quarantine_file,
-    quorum_state,
-    recovery_point,
-)
+from pykraft.log.small_files import epoch_checkpoint, meta, proof_file, quarantine_file, quorum_state, recovery_point
 from pykraft.log.small_files.slots import parse_slots
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, check_header, crc_of, unpack_header
 from pykraft.protocol.compression import Compression
 from pykraft.protocol.control import TABLES, ControlType, control_type, read_control_body
-from pykraft.protocol.json_form import body_json
 from pykraft.protocol.records import Record, decode_records
+from pykraft.protocol.schema import body_json
 from pykraft.text.words import counted
 from pykraft.types import Offset, uuid_text
 
@@ -341,7 +333,7 @@ def _quorum_state(path: Path, content: bytes) -> Iterator[Fact]:
 
 
 def _partition_metadata(path: Path, content: bytes) -> Iterator[Fact]:
-    topic_id = partition.parse_partition_metadata(path, content)
+    topic_id = meta.parse_partition_metadata(path, content)
     yield Fact("entry", {"version": 0, "topicId": uuid_text(topic_id)})
 
 
@@ -369,6 +361,6 @@ _FIXED_NAMES: Final[dict[str, Callable[[Path, bytes], Iterator[Fact]]]] = {
     recovery_point.FILE_NAME: _slots,
     quarantine_file.FILE_NAME: _slots,
     proof_file.FILE_NAME: _slots,
-    partition.FILE_NAME: _partition_metadata,
+    meta.FILE_NAME: _partition_metadata,
     meta.FILE_NAME: _meta_properties,
 }

@@ -43,8 +43,7 @@ from pykraft.log.scan import REPAIR
 from pykraft.log.small_files import recovery_point
 from pykraft.log.tail import Expected, verdict_on
 from pykraft.log.walk import BadBytes, walk_runs
-from pykraft.protocol.batch import BatchHeader
-from pykraft.protocol.batch_run import BatchRun
+from pykraft.protocol.batch import BatchHeader, BatchRun
 from pykraft.types import Epoch, EpochStart, Offset
 
 OFFSET_ZERO: Final = Offset(0)

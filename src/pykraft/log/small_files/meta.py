@@ -1,6 +1,6 @@
-"""``meta.properties``: the owner of a log directory.
+"""``meta.properties``, the owner of a log directory, and ``partition.metadata``, the topic of a partition directory.
 
-Java properties text, in any order, ``#`` begins a comment:
+``meta.properties`` is Java properties text, in any order; ``#`` begins a comment:
 
 | key | value |
 |---|---|
@@ -9,7 +9,10 @@ Java properties text, in any order, ``#`` begins a comment:
 | cluster.id | text |
 | directory.id | UUID, 22 characters; absent in files of Kafka before 3.7 |
 
-Source: KIP-858; Kafka's ``MetaProperties`` and ``java.util.Properties``.
+``partition.metadata`` has the lines ``version: 0`` and ``topic_id: <UUID, 22 characters>``, without a newline at the
+end. Invariant: after `own_partition` the partition directory exists and durably names this topic.
+
+Source: KIP-858, KIP-516; Kafka's ``MetaProperties``, ``PartitionMetadataFile`` and ``java.util.Properties``.
 """
 
 from __future__ import annotations
@@ -19,7 +22,55 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pykraft.errors import CorruptionError, ForeignDirectoryError, UsageError
+from pykraft.log.fs import Fs, make_directory, write_atomically
 from pykraft.types import NodeId, Uuid, uuid_parse, uuid_text
+
+PARTITION_METADATA = "partition.metadata"
+PARTITION_REPAIR = (
+    f"if the directory is this partition's, remove {PARTITION_METADATA}; it is written anew at the next start"
+)
+
+
+def own_partition(fs: Fs, directory: Path, topic_id: Uuid) -> None:
+    """Create the directory and its ``partition.metadata``, or check them.
+
+    Errors: ForeignDirectoryError when it is another topic's; CorruptionError when the file cannot be read.
+    """
+    make_directory(fs, directory)
+    path = directory / PARTITION_METADATA
+    if not fs.exists(path):
+        write_atomically(fs, path, encode_partition_metadata(topic_id))
+        return
+    found = parse_partition_metadata(path, fs.read(path))
+    if found != topic_id:
+        raise ForeignDirectoryError(
+            path,
+            f"belongs to topic id {uuid_text(found)}, expected {uuid_text(topic_id)}",
+            repair="give this node a log directory of its own, or move this partition away",
+        )
+
+
+def encode_partition_metadata(topic_id: Uuid) -> bytes:
+    """The file's bytes for this topic id."""
+    return f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode()
+
+
+def parse_partition_metadata(path: Path, content: bytes) -> Uuid:
+    """The topic id in these bytes. Errors: CorruptionError with the repair."""
+    fields = dict(line.split(": ", 1) for line in content.decode("utf-8", "replace").splitlines() if ": " in line)
+    try:
+        if fields.get("version") == "0":
+            return uuid_parse(fields.get("topic_id", ""))
+    except UsageError:
+        pass
+    raise CorruptionError(
+        path,
+        position=0,
+        expected="'version: 0' and 'topic_id: <UUID>'",
+        found=repr(content[:80]),
+        repair=PARTITION_REPAIR,
+    )
+
 
 FILE_NAME = "meta.properties"
 VERSION = "1"

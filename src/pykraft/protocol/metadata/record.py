@@ -1,27 +1,35 @@
-"""Reads one record of Kafka's metadata log from the value of a record in the log.
+"""Reads one record of Kafka's metadata log, and shows it on one line, without secrets.
 
     frame version 1   type     version   body
       uvarint         uvarint  uvarint   as the table of the type says, always flexible
 
-Invariant: whatever the bytes are, the only error is `ProtocolError`, and what is made of them is bounded by
-`VALUE_SIZE_BYTES_MAX` and by the counts in the tables. `tables` is generated from Kafka's own schemas; a newer type or
-version cannot be read, since nobody knows its fields.
+    TOPIC_RECORD name=orders topicId=FSyQqZ09TuS4n5hnnpPjmQ
+    REGISTER_BROKER_RECORD brokerId=4 … endPoints=[PLAINTEXT 127.0.0.1 9092 0] features=[group.version 0 1, …]
 
-Source: KIP-631; Kafka's ``AbstractApiMessageSerde``, ``MetadataRecordSerde``, ``MetadataRecordType``.
+Invariant: whatever the bytes are, the only error is `ProtocolError`, and what is made of them is bounded by
+`VALUE_SIZE_BYTES_MAX` and by the counts in the tables. A newer type or version than those of `tables` cannot be read.
+
+Masked are what a SCRAM credential is made from, and the value of a configuration whose name says that it is a secret. A
+delegation token's record has none: its HMAC is computed from the cluster's key. The text may hold any character of a
+record; who prints it to a terminal escapes it.
+
+Source: KIP-631; Kafka's ``AbstractApiMessageSerde``, ``MetadataRecordSerde``, ``MetadataRecordType``, and
+``RecordRedactor``, which masks the same two types.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import re
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final
 
 from pykraft.errors import ErrorCode, ProtocolError
-from pykraft.protocol.json_form import body_json, snake_case
 from pykraft.protocol.metadata.tables import KAFKA_VERSION, TABLES
 from pykraft.protocol.primitives import read_uvarint
 from pykraft.protocol.reader import Read, compile_reader
-from pykraft.protocol.schema import Body, Message
+from pykraft.protocol.schema import Body, Message, body_json, snake_case
 from pykraft.types import Buffer
 
 FRAME_VERSION: Final = 1
@@ -97,3 +105,47 @@ def _reader(number: int, version: int) -> Read:
 
 def _refusal(problem: str) -> ProtocolError:
     return ProtocolError(f"not a metadata record that can be read: {problem}", ErrorCode.INVALID_RECORD)
+
+
+MASK: Final = "***"
+_SECRET_FIELDS: Final = {"USER_SCRAM_CREDENTIAL_RECORD": ("salt", "stored_key", "server_key")}
+_SECRET_CONFIG: Final = re.compile(
+    r"password|secret|credential|jaas\.config|private\.key|assertion|keystore\.(key|certificate)|truststore\.certificate",
+    re.IGNORECASE,
+)
+"""Configurations of Kafka's type PASSWORD, and other names that say so."""
+_BARE: Final = re.compile(r"[^\s\"'=\[\],]+")
+
+
+def without_secrets(record: MetadataRecord) -> MetadataRecord:
+    """The same record with each secret replaced by `MASK`."""
+    names: tuple[str, ...] = _SECRET_FIELDS.get(record.type, ())
+    if (
+        record.type == "CONFIG_RECORD"
+        and record.body["value"] is not None
+        and _SECRET_CONFIG.search(record.body["name"])
+    ):
+        names = ("value",)
+    return replace(record, body=record.body | dict.fromkeys(names, MASK)) if names else record
+
+
+def one_line(record: MetadataRecord) -> str:
+    """Type and fields; fields that are null are left out."""
+    shown = without_secrets(record).json()
+    fields = (f"{name}={_value(value)}" for name, value in shown["data"].items() if value is not None)
+    return " ".join((shown["type"], *fields))
+
+
+def _value(value: Any) -> str:  # noqa: ANN401 - any value of JSON
+    match value:
+        case list():
+            return f"[{', '.join(map(_element, value))}]"
+        case str() if not _BARE.fullmatch(value):  # it would not be seen where it ends
+            return json.dumps(value, ensure_ascii=False)
+        case bool():
+            return str(value).lower()
+    return "null" if value is None else str(value)
+
+
+def _element(value: Any) -> str:  # noqa: ANN401 - any value of JSON
+    return " ".join(map(_value, value.values())) if isinstance(value, dict) else _value(value)

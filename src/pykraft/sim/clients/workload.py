@@ -37,7 +37,7 @@ from pykraft.sim.facts.history import READ, WRITE, ApplicationState, Operation, 
 from pykraft.sim.invariants.watch import Watch
 from pykraft.sim.machine.disk import SnapshotDiskError
 from pykraft.sim.machine.node import Process, SimulatedNode
-from pykraft.snapshot.reader import SnapshotReader
+from pykraft.snapshot.head import SnapshotReader
 from pykraft.types import Epoch, NodeId, Offset, OffsetAndEpoch
 
 HOLD_PROBABILITY = 0.1

@@ -35,8 +35,7 @@ from pykraft.errors import CorruptionError, ProtocolError
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, check_crc, open_batch, read_header
 from pykraft.protocol.compression import Compression
 from pykraft.protocol.control import TABLES, ControlType, control_type
-from pykraft.protocol.metadata.readable import without_secrets
-from pykraft.protocol.metadata.record import read_metadata_record
+from pykraft.protocol.metadata.record import read_metadata_record, without_secrets
 from pykraft.protocol.records import Record, decode_records, decode_values
 from pykraft.spark.arrow_columns import array_column, bytes_column, number_column, text_column
 from pykraft.spark.data_source.bulk import find_values, gather_values

@@ -17,8 +17,7 @@ import numpy as np
 from crc32c import crc32c
 
 from pykraft.errors import ProtocolError
-from pykraft.protocol.batch import HEADER_SIZE_BYTES, MAGIC, RECORD_SIZE_BYTES_MIN, BatchHeader, read_header
-from pykraft.protocol.batch_run import BatchRun
+from pykraft.protocol.batch import HEADER_SIZE_BYTES, MAGIC, RECORD_SIZE_BYTES_MIN, BatchHeader, BatchRun, read_header
 from pykraft.types import Buffer, Epoch, Offset
 
 _HEADER = np.dtype(

@@ -32,8 +32,7 @@ from pykraft.log.paths import LOG
 from pykraft.log.tail import Expected, verdict_from
 from pykraft.object_storage.files import Files, expect_reads
 from pykraft.object_storage.uris import located
-from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, read_header, scan
-from pykraft.protocol.batch_run import BatchRun
+from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, BatchRun, read_header, scan
 from pykraft.spark.data_source.segment_walk import BatchSpan, base_offset_of, batches_within, error_of
 from pykraft.spark.data_source.walk import OFFSET_MAX, Cursor, after
 from pykraft.types import Buffer, Epoch, Offset

@@ -31,8 +31,7 @@ from pykraft.protocol.batch import BatchHeader
 from pykraft.protocol.metadata.record import MetadataRecord, read_metadata_record
 from pykraft.protocol.records import Record, decode_records
 from pykraft.snapshot.files import BOOTSTRAP_ID, list_snapshots
-from pykraft.snapshot.head import read_head
-from pykraft.snapshot.reader import SnapshotReader
+from pykraft.snapshot.head import SnapshotReader, read_head
 from pykraft.spark.data_source.file_plan import end_of, find_replicas, plan_batch
 from pykraft.spark.data_source.options import parse_options
 from pykraft.spark.data_source.splits import ScannedHeaders, SplitChunk, judged, read_chunks

@@ -11,9 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from pykraft.errors import UsageError
-from pykraft.protocol.json_form import camel_case
 from pykraft.protocol.metadata.record import metadata_tables
-from pykraft.protocol.schema import Array, Kind, Struct
+from pykraft.protocol.schema import Array, Kind, Struct, camel_case
 from pykraft.spark.metadata.image import MetadataImage
 from pykraft.spark.metadata.tables import COLUMNS, columns_of_table, ddl_of, rows_of
 from pykraft.text.words import did_you_mean

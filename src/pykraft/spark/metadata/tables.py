@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
-from pykraft.protocol.metadata.readable import without_secrets
+from pykraft.protocol.metadata.record import without_secrets
 from pykraft.spark.metadata.image import ImageEntry, MetadataImage, TableRow
 from pykraft.types import Uuid, uuid_text
 
