@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pykraft.errors import ProtocolError, TooManyElementsError
-from pykraft.protocol.messages import end_quorum_epoch, fetch, vote
+from pykraft.protocol.messages.elections import END_QUORUM_EPOCH_REQUEST, VOTE_REQUEST
+from pykraft.protocol.messages.fetch import FETCH_REQUEST
 from pykraft.protocol.primitives import UNKNOWN_TAGS
 from pykraft.protocol.reader import compile_reader
 from pykraft.protocol.schema import (
@@ -102,10 +103,10 @@ def test_null_where_none_may_be_is_refused() -> None:
 
 
 def test_defaults_of_two_bodies_are_not_the_same_object() -> None:
-    raw = write(vote.REQUEST, 0, {})
-    first, _ = read(vote.REQUEST, 0, raw)
+    raw = write(VOTE_REQUEST, 0, {})
+    first, _ = read(VOTE_REQUEST, 0, raw)
     first["topics"].append(1)
-    assert read(vote.REQUEST, 0, raw)[0]["topics"] == []
+    assert read(VOTE_REQUEST, 0, raw)[0]["topics"] == []
 
 
 def test_records_are_views_of_the_frame() -> None:
@@ -117,11 +118,11 @@ def test_records_are_views_of_the_frame() -> None:
 
 def test_an_error_names_message_version_field_and_position() -> None:
     with pytest.raises(ProtocolError, match="FetchRequest v18 field min_bytes: needs 4 bytes at position 4, 2 remain"):
-        read(fetch.REQUEST, 18, bytes(6))
-    raw = write(vote.REQUEST, 2, {"topics": [{"topic_name": "t", "partitions": [{}]}]})
+        read(FETCH_REQUEST, 18, bytes(6))
+    raw = write(VOTE_REQUEST, 2, {"topics": [{"topic_name": "t", "partitions": [{}]}]})
     what = r"VoteRequest v2 field topics\[\].partitions: 1 elements of at least 58 bytes at position 9, 10 bytes remain"
     with pytest.raises(ProtocolError, match=what):
-        read(vote.REQUEST, 2, raw[: raw.index(b"\2t\2") + 3 + 10])
+        read(VOTE_REQUEST, 2, raw[: raw.index(b"\2t\2") + 3 + 10])
 
 
 def test_unknown_tags_are_kept_among_known_ones() -> None:
@@ -140,7 +141,7 @@ def test_a_known_tag_whose_size_lies_is_refused() -> None:
 
 def test_a_version_that_does_not_exist_is_our_bug() -> None:
     with pytest.raises(AssertionError, match="VoteRequest has no version 3"):
-        compile_reader(vote.REQUEST, 3)
+        compile_reader(VOTE_REQUEST, 3)
 
 
 @pytest.mark.no_cover  # it would take twice as long, and other tests reach the same
@@ -212,15 +213,15 @@ def test_a_count_beyond_the_frame_builds_not_even_what_the_frame_holds(raw: byte
 
 def test_an_array_of_too_many_elements_is_refused_before_the_first_is_made() -> None:
     topics = [{"topic_name": "t", "partitions": [{}]}]
-    raw = write(vote.REQUEST, 2, {"topics": topics * 2})
+    raw = write(VOTE_REQUEST, 2, {"topics": topics * 2})
     with pytest.raises(TooManyElementsError, match=r"VoteRequest v2 field topics: 2 elements .*, at most 1"):
-        read(vote.REQUEST, 2, raw[: raw.index(b"\3") + 1] + b"\xff" * 1_000)
-    raw = write(vote.REQUEST, 2, {"topics": [{"topic_name": "t", "partitions": [{}, {}]}]})
+        read(VOTE_REQUEST, 2, raw[: raw.index(b"\3") + 1] + b"\xff" * 1_000)
+    raw = write(VOTE_REQUEST, 2, {"topics": [{"topic_name": "t", "partitions": [{}, {}]}]})
     with pytest.raises(TooManyElementsError, match=r"topics\[\].partitions: 2 elements .*, at most 1"):
-        read(vote.REQUEST, 2, raw)
-    raw = write(end_quorum_epoch.REQUEST, 0, {"topics": [{"partitions": [{"preferred_successors": [0] * 101}]}]})
+        read(VOTE_REQUEST, 2, raw)
+    raw = write(END_QUORUM_EPOCH_REQUEST, 0, {"topics": [{"partitions": [{"preferred_successors": [0] * 101}]}]})
     with pytest.raises(TooManyElementsError, match=r"preferred_successors: 101 elements .*, at most 100"):
-        read(end_quorum_epoch.REQUEST, 0, raw)
+        read(END_QUORUM_EPOCH_REQUEST, 0, raw)
 
 
 def test_no_array_has_more_than_a_million_elements() -> None:
@@ -270,7 +271,7 @@ def test_unknown_tags_are_passed_over_when_nobody_wants_them() -> None:
     body, end = compile_reader(SAMPLE, 2, keeps_unknown_tags=False)(raw, 0, len(raw))
     assert end == len(raw)
     assert body == read(SAMPLE, 2, write(SAMPLE, 2, {**FULL, "mark": 1, "leader": {"id": 3}}))[0]
-    raw = write(vote.REQUEST, 2, {"topics": [], UNKNOWN_TAGS: {3: b"three"}})
-    body, end = compile_reader(vote.REQUEST, 2, keeps_unknown_tags=False)(raw, 0, len(raw))
+    raw = write(VOTE_REQUEST, 2, {"topics": [], UNKNOWN_TAGS: {3: b"three"}})
+    body, end = compile_reader(VOTE_REQUEST, 2, keeps_unknown_tags=False)(raw, 0, len(raw))
     assert end == len(raw)
-    assert body == read(vote.REQUEST, 2, write(vote.REQUEST, 2, {"topics": []}))[0]
+    assert body == read(VOTE_REQUEST, 2, write(VOTE_REQUEST, 2, {"topics": []}))[0]

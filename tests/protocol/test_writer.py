@@ -8,7 +8,9 @@ from __future__ import annotations
 import pytest
 
 from pykraft.errors import ErrorCode, ProtocolError
-from pykraft.protocol.messages import add_raft_voter, end_quorum_epoch, fetch, vote
+from pykraft.protocol.messages.elections import END_QUORUM_EPOCH_REQUEST, VOTE_REQUEST, VOTE_RESPONSE
+from pykraft.protocol.messages.fetch import FETCH_REQUEST, FETCH_RESPONSE
+from pykraft.protocol.messages.voters import ADD_RAFT_VOTER_REQUEST
 from pykraft.protocol.primitives import UNKNOWN_TAGS
 from pykraft.protocol.schema import INT32, STRING, UUID, Array, Field, Message, array_of, struct_of
 from pykraft.protocol.writer import BY_REFERENCE_SIZE_BYTES_MIN, compile_writer
@@ -17,12 +19,12 @@ from tests.protocol.bodies import write
 
 
 def test_keys_left_out_take_their_defaults() -> None:
-    assert write(vote.REQUEST, 2, {}).hex() == "00 ffffffff 01 00".replace(" ", "")
-    assert write(add_raft_voter.REQUEST, 1, {}).endswith(bytes.fromhex("01 01 00"))  # no listeners, ack when committed
+    assert write(VOTE_REQUEST, 2, {}).hex() == "00 ffffffff 01 00".replace(" ", "")
+    assert write(ADD_RAFT_VOTER_REQUEST, 1, {}).endswith(bytes.fromhex("01 01 00"))  # no listeners, ack when committed
 
 
 def test_the_header_stands_in_front() -> None:
-    assert write(vote.RESPONSE, 0, {}, b"head") == b"head" + bytes.fromhex("0000 01 00")
+    assert write(VOTE_RESPONSE, 0, {}, b"head") == b"head" + bytes.fromhex("0000 01 00")
 
 
 def test_a_tagged_field_is_written_only_when_it_differs() -> None:
@@ -77,19 +79,19 @@ def test_ignorable_fields_are_dropped_where_the_version_lacks_them() -> None:
         ],
         "leader_endpoints": [{"name": "C", "host": "h", "port": 1}],
     }
-    assert b"C" not in write(end_quorum_epoch.REQUEST, 0, body)
-    assert bytes.fromhex("00000001 00000002") in write(end_quorum_epoch.REQUEST, 0, body)
-    assert bytes.fromhex("02 00000001") + bytes(16) + b"\0" in write(end_quorum_epoch.REQUEST, 1, body)
+    assert b"C" not in write(END_QUORUM_EPOCH_REQUEST, 0, body)
+    assert bytes.fromhex("00000001 00000002") in write(END_QUORUM_EPOCH_REQUEST, 0, body)
+    assert bytes.fromhex("02 00000001") + bytes(16) + b"\0" in write(END_QUORUM_EPOCH_REQUEST, 1, body)
 
 
 @pytest.mark.parametrize(
     ("message", "version", "body", "field"),
     [
-        (vote.REQUEST, 1, {"topics": [{"partitions": [{"pre_vote": True}]}]}, r"topics\[\].partitions\[\].pre_vote"),
-        (add_raft_voter.REQUEST, 0, {"ack_when_committed": False}, "ack_when_committed"),
-        (vote.RESPONSE, 0, {"node_endpoints": [{}]}, "node_endpoints"),
-        (fetch.REQUEST, 14, {"replica_state": {"replica_id": 1}}, "replica_state"),
-        (fetch.REQUEST, 15, {"replica_id": 1}, "replica_id"),
+        (VOTE_REQUEST, 1, {"topics": [{"partitions": [{"pre_vote": True}]}]}, r"topics\[\].partitions\[\].pre_vote"),
+        (ADD_RAFT_VOTER_REQUEST, 0, {"ack_when_committed": False}, "ack_when_committed"),
+        (VOTE_RESPONSE, 0, {"node_endpoints": [{}]}, "node_endpoints"),
+        (FETCH_REQUEST, 14, {"replica_state": {"replica_id": 1}}, "replica_state"),
+        (FETCH_REQUEST, 15, {"replica_id": 1}, "replica_id"),
     ],
 )
 def test_what_a_version_cannot_carry_is_refused(
@@ -101,16 +103,16 @@ def test_what_a_version_cannot_carry_is_refused(
 
 
 def test_defaults_of_such_fields_pass() -> None:
-    write(vote.REQUEST, 1, {"topics": [{"partitions": [{"pre_vote": False}]}]})
-    write(fetch.REQUEST, 14, {"replica_state": {"replica_id": -1}})
-    write(vote.RESPONSE, 0, {"node_endpoints": []})
+    write(VOTE_REQUEST, 1, {"topics": [{"partitions": [{"pre_vote": False}]}]})
+    write(FETCH_REQUEST, 14, {"replica_state": {"replica_id": -1}})
+    write(VOTE_RESPONSE, 0, {"node_endpoints": []})
 
 
 def test_unknown_keys_are_our_bug() -> None:
     with pytest.raises(AssertionError, match=r"VoteRequest topics\[\]: unknown keys {'topic'}"):
-        write(vote.REQUEST, 2, {"topics": [{"topic": "t"}]})
+        write(VOTE_REQUEST, 2, {"topics": [{"topic": "t"}]})
     with pytest.raises(AssertionError, match=r"VoteRequest: unknown keys \{'x'\}"):
-        write(vote.REQUEST, 2, {"x": 1})
+        write(VOTE_REQUEST, 2, {"x": 1})
 
 
 def test_a_uuid_has_16_bytes() -> None:
@@ -122,7 +124,7 @@ def test_a_uuid_has_16_bytes() -> None:
 
 def _fetched(records: object) -> list[Buffer]:
     body = {"responses": [{"partitions": [{"records": records}]}]}
-    return compile_writer(fetch.RESPONSE, 16)(body, b"head")
+    return compile_writer(FETCH_RESPONSE, 16)(body, b"head")
 
 
 def test_large_records_are_passed_on_and_not_copied() -> None:
@@ -153,4 +155,4 @@ def test_null_records_are_not_empty_records() -> None:
 
 def test_a_version_that_does_not_exist_is_our_bug() -> None:
     with pytest.raises(AssertionError, match="FetchRequest has no version 3"):
-        compile_writer(fetch.REQUEST, 3)
+        compile_writer(FETCH_REQUEST, 3)

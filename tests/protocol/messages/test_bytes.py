@@ -11,23 +11,47 @@ from typing import Any
 import pytest
 
 from pykraft.errors import ProtocolError
-from pykraft.protocol.messages import (
-    add_raft_voter,
-    api_versions,
-    begin_quorum_epoch,
-    describe_cluster,
-    describe_quorum,
-    end_quorum_epoch,
-    fetch,
-    fetch_snapshot,
-    forward,
-    produce,
-    remove_raft_voter,
-    transfer_leadership,
-    unregister_controller,
-    update_features,
-    update_raft_voter,
-    vote,
+from pykraft.protocol.messages.clients import PRODUCE_REQUEST, PRODUCE_RESPONSE
+from pykraft.protocol.messages.cluster import (
+    API_VERSIONS_REQUEST,
+    API_VERSIONS_RESPONSE,
+    DESCRIBE_CLUSTER_REQUEST,
+    DESCRIBE_CLUSTER_RESPONSE,
+    DESCRIBE_QUORUM_REQUEST,
+    DESCRIBE_QUORUM_RESPONSE,
+)
+from pykraft.protocol.messages.elections import (
+    BEGIN_QUORUM_EPOCH_REQUEST,
+    BEGIN_QUORUM_EPOCH_RESPONSE,
+    END_QUORUM_EPOCH_REQUEST,
+    END_QUORUM_EPOCH_RESPONSE,
+    VOTE_REQUEST,
+    VOTE_RESPONSE,
+)
+from pykraft.protocol.messages.fetch import (
+    FETCH_REQUEST,
+    FETCH_RESPONSE,
+    FETCH_SNAPSHOT_REQUEST,
+    FETCH_SNAPSHOT_RESPONSE,
+    HIGH_WATERMARK_NOT_TOLD,
+)
+from pykraft.protocol.messages.own import (
+    FORWARD_REQUEST,
+    FORWARD_RESPONSE,
+    TRANSFER_LEADERSHIP_REQUEST,
+    TRANSFER_LEADERSHIP_RESPONSE,
+)
+from pykraft.protocol.messages.voters import (
+    ADD_RAFT_VOTER_REQUEST,
+    ADD_RAFT_VOTER_RESPONSE,
+    REMOVE_RAFT_VOTER_REQUEST,
+    REMOVE_RAFT_VOTER_RESPONSE,
+    UNREGISTER_CONTROLLER_REQUEST,
+    UNREGISTER_CONTROLLER_RESPONSE,
+    UPDATE_FEATURES_REQUEST,
+    UPDATE_FEATURES_RESPONSE,
+    UPDATE_RAFT_VOTER_REQUEST,
+    UPDATE_RAFT_VOTER_RESPONSE,
 )
 from tests.protocol.bodies import read, write
 
@@ -43,22 +67,22 @@ ADD_RAFT_VOTER_RAW = bytes.fromhex("00 000003e8 00000009" + "44" * 16 + "02 02 4
 
 
 def test_add_raft_voter_version_0_always_waits_for_the_commit() -> None:
-    assert write(add_raft_voter.REQUEST, 0, ADD_RAFT_VOTER_BODY) == ADD_RAFT_VOTER_RAW + b"\0"
-    assert read(add_raft_voter.REQUEST, 0, ADD_RAFT_VOTER_RAW + b"\0")[0] == ADD_RAFT_VOTER_BODY
+    assert write(ADD_RAFT_VOTER_REQUEST, 0, ADD_RAFT_VOTER_BODY) == ADD_RAFT_VOTER_RAW + b"\0"
+    assert read(ADD_RAFT_VOTER_REQUEST, 0, ADD_RAFT_VOTER_RAW + b"\0")[0] == ADD_RAFT_VOTER_BODY
 
 
 @pytest.mark.parametrize("waits", [True, False])
 def test_add_raft_voter_version_1_says_whether_to_wait(waits: bool) -> None:
     body = {**ADD_RAFT_VOTER_BODY, "ack_when_committed": waits}
-    assert write(add_raft_voter.REQUEST, 1, body) == ADD_RAFT_VOTER_RAW + bytes([waits, 0])
-    assert read(add_raft_voter.REQUEST, 1, ADD_RAFT_VOTER_RAW + bytes([waits, 0]))[0] == body
+    assert write(ADD_RAFT_VOTER_REQUEST, 1, body) == ADD_RAFT_VOTER_RAW + bytes([waits, 0])
+    assert read(ADD_RAFT_VOTER_REQUEST, 1, ADD_RAFT_VOTER_RAW + bytes([waits, 0]))[0] == body
 
 
 def test_add_raft_voter_the_answer_has_a_message() -> None:
     for version in (0, 1):
-        raw = write(add_raft_voter.RESPONSE, version, {"error_code": 126, "error_message": "no"})
+        raw = write(ADD_RAFT_VOTER_RESPONSE, version, {"error_code": 126, "error_message": "no"})
         assert raw == bytes.fromhex("00000000 007e 03 6e6f 00")
-        assert write(add_raft_voter.RESPONSE, version, {}) == bytes.fromhex("00000000 0000 00 00")
+        assert write(ADD_RAFT_VOTER_RESPONSE, version, {}) == bytes.fromhex("00000000 0000 00 00")
 
 
 API_VERSIONS_CLIENT = {"client_software_name": "py", "client_software_version": "1"}
@@ -74,26 +98,26 @@ API_VERSIONS_NAME = "0e" + b"kraft.version".hex()
 
 def test_api_versions_requests_are_empty_below_version_3() -> None:
     for version in range(3):
-        assert write(api_versions.REQUEST, version, API_VERSIONS_CLIENT) == b""
-    assert write(api_versions.REQUEST, 3, API_VERSIONS_CLIENT) == bytes.fromhex("03 7079 02 31 00")
+        assert write(API_VERSIONS_REQUEST, version, API_VERSIONS_CLIENT) == b""
+    assert write(API_VERSIONS_REQUEST, 3, API_VERSIONS_CLIENT) == bytes.fromhex("03 7079 02 31 00")
 
 
 def test_api_versions_version_5_says_whom_the_client_believes_to_talk_to() -> None:
     body = {**API_VERSIONS_CLIENT, "cluster_id": "c", "node_id": 4}
     raw = bytes.fromhex("03 7079 02 31 02 63 00000004 00")
-    assert write(api_versions.REQUEST, 5, body) == raw
-    assert read(api_versions.REQUEST, 5, raw)[0] == body
-    assert write(api_versions.REQUEST, 4, body) == bytes.fromhex("03 7079 02 31 00")
-    assert write(api_versions.REQUEST, 5, API_VERSIONS_CLIENT) == bytes.fromhex("03 7079 02 31 00 ffffffff 00")
+    assert write(API_VERSIONS_REQUEST, 5, body) == raw
+    assert read(API_VERSIONS_REQUEST, 5, raw)[0] == body
+    assert write(API_VERSIONS_REQUEST, 4, body) == bytes.fromhex("03 7079 02 31 00")
+    assert write(API_VERSIONS_REQUEST, 5, API_VERSIONS_CLIENT) == bytes.fromhex("03 7079 02 31 00 ffffffff 00")
 
 
 def test_api_versions_answers_grow_with_the_versions() -> None:
     body = {"api_keys": API_VERSIONS_API_KEYS, **API_VERSIONS_FEATURES}
     old = "0000 00000001 0012 0000 0005"
-    assert write(api_versions.RESPONSE, 0, body) == bytes.fromhex(old)
+    assert write(API_VERSIONS_RESPONSE, 0, body) == bytes.fromhex(old)
     assert (
-        write(api_versions.RESPONSE, 1, body)
-        == write(api_versions.RESPONSE, 2, body)
+        write(API_VERSIONS_RESPONSE, 1, body)
+        == write(API_VERSIONS_RESPONSE, 2, body)
         == bytes.fromhex(old + "00000000")
     )
     new = (
@@ -101,8 +125,8 @@ def test_api_versions_answers_grow_with_the_versions() -> None:
         f"01 08 0000000000000003  02 14 02 {API_VERSIONS_NAME} 0001 0000 00  03 01 01"
     )
     for version in (3, 4, 5):
-        assert write(api_versions.RESPONSE, version, body) == bytes.fromhex(new)
-        assert read(api_versions.RESPONSE, version, bytes.fromhex(new))[0] == {
+        assert write(API_VERSIONS_RESPONSE, version, body) == bytes.fromhex(new)
+        assert read(API_VERSIONS_RESPONSE, version, bytes.fromhex(new))[0] == {
             "error_code": 0,
             "throttle_time_ms": 0,
             **body,
@@ -124,8 +148,8 @@ BEGIN_QUORUM_EPOCH_BODY = {
 
 def test_begin_quorum_epoch_version_0_is_not_flexible_and_knows_neither_voter_nor_endpoints() -> None:
     raw = bytes.fromhex("ffff 00000001 0001 74 00000001 00000000 00000001 00000006")
-    assert write(begin_quorum_epoch.REQUEST, 0, BEGIN_QUORUM_EPOCH_BODY) == raw
-    found = read(begin_quorum_epoch.REQUEST, 0, raw)[0]
+    assert write(BEGIN_QUORUM_EPOCH_REQUEST, 0, BEGIN_QUORUM_EPOCH_BODY) == raw
+    found = read(BEGIN_QUORUM_EPOCH_REQUEST, 0, raw)[0]
     assert found["voter_id"] == -1
     assert found["leader_endpoints"] == []
     assert found["topics"][0]["partitions"][0]["voter_directory_id"] == bytes(16)
@@ -135,27 +159,27 @@ def test_begin_quorum_epoch_version_1_has_them() -> None:
     raw = bytes.fromhex(
         "00 00000003 02 02 74 02 00000000" + "56" * 16 + "00000001 00000006 00 0002 02 43 02 68 2385 00 00"
     )
-    assert write(begin_quorum_epoch.REQUEST, 1, BEGIN_QUORUM_EPOCH_BODY) == raw
-    assert read(begin_quorum_epoch.REQUEST, 1, raw)[0] == BEGIN_QUORUM_EPOCH_BODY
+    assert write(BEGIN_QUORUM_EPOCH_REQUEST, 1, BEGIN_QUORUM_EPOCH_BODY) == raw
+    assert read(BEGIN_QUORUM_EPOCH_REQUEST, 1, raw)[0] == BEGIN_QUORUM_EPOCH_BODY
 
 
 def test_begin_quorum_epoch_answers_of_both_versions() -> None:
     part = {"partition_index": 0, "error_code": 125, "leader_id": 2, "leader_epoch": 7}
     body = {"topics": [{"topic_name": "t", "partitions": [part]}]}
-    assert write(begin_quorum_epoch.RESPONSE, 0, body).hex() == "0000000000010001740000000100000000007d0000000200000007"
+    assert write(BEGIN_QUORUM_EPOCH_RESPONSE, 0, body).hex() == "0000000000010001740000000100000000007d0000000200000007"
     assert (
-        write(begin_quorum_epoch.RESPONSE, 1, body).hex() == "000002027402" + "00000000007d0000000200000007" + "000000"
+        write(BEGIN_QUORUM_EPOCH_RESPONSE, 1, body).hex() == "000002027402" + "00000000007d0000000200000007" + "000000"
     )
 
 
 def test_describe_cluster_requests_of_all_versions() -> None:
-    assert write(describe_cluster.REQUEST, 0, {}) == bytes.fromhex("00 00")
-    assert write(describe_cluster.REQUEST, 1, {"endpoint_type": 2}) == bytes.fromhex("00 02 00")
-    assert write(describe_cluster.REQUEST, 2, {"endpoint_type": 2, "include_fenced_brokers": True}) == bytes.fromhex(
+    assert write(DESCRIBE_CLUSTER_REQUEST, 0, {}) == bytes.fromhex("00 00")
+    assert write(DESCRIBE_CLUSTER_REQUEST, 1, {"endpoint_type": 2}) == bytes.fromhex("00 02 00")
+    assert write(DESCRIBE_CLUSTER_REQUEST, 2, {"endpoint_type": 2, "include_fenced_brokers": True}) == bytes.fromhex(
         "00 02 01 00"
     )
     with pytest.raises(ProtocolError, match="endpoint_type"):
-        write(describe_cluster.REQUEST, 0, {"endpoint_type": 2})
+        write(DESCRIBE_CLUSTER_REQUEST, 0, {"endpoint_type": 2})
 
 
 def test_describe_cluster_an_answer_has_ports_of_32_bits() -> None:
@@ -166,7 +190,7 @@ def test_describe_cluster_an_answer_has_ports_of_32_bits() -> None:
         "brokers": [{"broker_id": 1, "host": "h", "port": 9093}],
     }
     raw = bytes.fromhex("00000000 0000 00 02 02 63 00000001 02 00000001 02 68 00002385 00 00 00 80000000 00")
-    assert write(describe_cluster.RESPONSE, 2, body) == raw
+    assert write(DESCRIBE_CLUSTER_RESPONSE, 2, body) == raw
 
 
 DESCRIBE_QUORUM_REPLICA = {
@@ -189,14 +213,14 @@ def describe_quorum_answer(version: int) -> bytes:
     }
     nodes = [{"node_id": 1, "listeners": [{"name": "C", "host": "h", "port": 9093}]}]
     return write(
-        describe_quorum.RESPONSE, version, {"topics": [{"topic_name": "t", "partitions": [part]}], "nodes": nodes}
+        DESCRIBE_QUORUM_RESPONSE, version, {"topics": [{"topic_name": "t", "partitions": [part]}], "nodes": nodes}
     )
 
 
 def test_describe_quorum_the_request_is_the_same_in_all_versions() -> None:
     body = {"topics": [{"topic_name": "t", "partitions": [{"partition_index": 0}]}]}
     for version in range(3):
-        assert write(describe_quorum.REQUEST, version, body).hex() == "020274020000000000" + "0000"
+        assert write(DESCRIBE_QUORUM_REQUEST, version, body).hex() == "020274020000000000" + "0000"
 
 
 def test_describe_quorum_version_0_has_offsets_only() -> None:
@@ -216,7 +240,7 @@ def test_describe_quorum_version_2_has_messages_directory_ids_and_nodes() -> Non
 
 
 def test_describe_quorum_what_older_versions_lack_reads_as_unknown() -> None:
-    voter = read(describe_quorum.RESPONSE, 0, describe_quorum_answer(0))[0]["topics"][0]["partitions"][0][
+    voter = read(DESCRIBE_QUORUM_RESPONSE, 0, describe_quorum_answer(0))[0]["topics"][0]["partitions"][0][
         "current_voters"
     ][0]
     assert voter == {
@@ -235,8 +259,8 @@ def end_quorum_epoch_request(**partition: object) -> dict[str, object]:
 
 def test_end_quorum_epoch_version_0_names_successors_by_id() -> None:
     raw = bytes.fromhex("0001 63 00000001 0001 74 00000001 00000000 00000001 00000006 00000002 00000003 00000002")
-    assert write(end_quorum_epoch.REQUEST, 0, end_quorum_epoch_request(preferred_successors=[3, 2])) == raw
-    part = read(end_quorum_epoch.REQUEST, 0, raw)[0]["topics"][0]["partitions"][0]
+    assert write(END_QUORUM_EPOCH_REQUEST, 0, end_quorum_epoch_request(preferred_successors=[3, 2])) == raw
+    part = read(END_QUORUM_EPOCH_REQUEST, 0, raw)[0]["topics"][0]["partitions"][0]
     assert part["preferred_successors"] == [3, 2]
     assert part["preferred_candidates"] == []
 
@@ -244,8 +268,8 @@ def test_end_quorum_epoch_version_0_names_successors_by_id() -> None:
 def test_end_quorum_epoch_version_1_names_candidates_by_replica_key() -> None:
     raw = bytes.fromhex("02 63 02 02 74 02 00000000 00000001 00000006 02 00000003" + "44" * 16 + "00 00 00" + "01 00")
     candidates = [{"candidate_id": 3, "candidate_directory_id": b"D" * 16}]
-    assert write(end_quorum_epoch.REQUEST, 1, end_quorum_epoch_request(preferred_candidates=candidates)) == raw
-    part = read(end_quorum_epoch.REQUEST, 1, raw)[0]["topics"][0]["partitions"][0]
+    assert write(END_QUORUM_EPOCH_REQUEST, 1, end_quorum_epoch_request(preferred_candidates=candidates)) == raw
+    part = read(END_QUORUM_EPOCH_REQUEST, 1, raw)[0]["topics"][0]["partitions"][0]
     assert part["preferred_candidates"] == candidates
     assert part["preferred_successors"] == []
 
@@ -253,7 +277,7 @@ def test_end_quorum_epoch_version_1_names_candidates_by_replica_key() -> None:
 def test_end_quorum_epoch_the_answer_is_that_of_begin_quorum_epoch() -> None:
     part = {"partition_index": 0, "error_code": 0, "leader_id": -1, "leader_epoch": 7}
     body = {"topics": [{"topic_name": "t", "partitions": [part]}]}
-    assert write(end_quorum_epoch.RESPONSE, 1, body).hex() == "000002027402" + "000000000000ffffffff00000007" + "000000"
+    assert write(END_QUORUM_EPOCH_RESPONSE, 1, body).hex() == "000002027402" + "000000000000ffffffff00000007" + "000000"
 
 
 FETCH_TOPIC_ID = bytes(15) + b"\2"
@@ -280,57 +304,57 @@ def test_fetch_version_4_is_the_oldest() -> None:
     raw = bytes.fromhex(
         "ffffffff 000001f4 00000000 7fffffff 00  00000001 0001 74 00000001 00000000 0000000000000007 00000000"
     )
-    assert write(fetch.REQUEST, 4, fetch_request()) == raw
+    assert write(FETCH_REQUEST, 4, fetch_request()) == raw
 
 
 def test_fetch_topics_have_a_name_up_to_version_12_and_an_id_from_13_on() -> None:
-    assert b"\2t\2" in write(fetch.REQUEST, 12, fetch_request())
-    assert FETCH_TOPIC_ID not in write(fetch.REQUEST, 12, fetch_request())
-    assert FETCH_TOPIC_ID in write(fetch.REQUEST, 13, fetch_request())
-    assert read(fetch.REQUEST, 13, write(fetch.REQUEST, 13, fetch_request()))[0]["topics"][0]["topic"] == ""
+    assert b"\2t\2" in write(FETCH_REQUEST, 12, fetch_request())
+    assert FETCH_TOPIC_ID not in write(FETCH_REQUEST, 12, fetch_request())
+    assert FETCH_TOPIC_ID in write(FETCH_REQUEST, 13, fetch_request())
+    assert read(FETCH_REQUEST, 13, write(FETCH_REQUEST, 13, fetch_request()))[0]["topics"][0]["topic"] == ""
 
 
 def test_fetch_the_replica_id_moves_into_a_tag_with_version_15() -> None:
-    old = write(fetch.REQUEST, 14, {"replica_id": 2})
+    old = write(FETCH_REQUEST, 14, {"replica_id": 2})
     assert old[:4] == b"\0\0\0\2"
-    new = write(fetch.REQUEST, 15, {"replica_state": {"replica_id": 2}})
+    new = write(FETCH_REQUEST, 15, {"replica_state": {"replica_id": 2}})
     assert new.endswith(bytes.fromhex("01 01 0d 00000002 ffffffffffffffff 00"))
     with pytest.raises(ProtocolError):
-        write(fetch.REQUEST, 14, {"replica_state": {"replica_id": 2}})
+        write(FETCH_REQUEST, 14, {"replica_state": {"replica_id": 2}})
 
 
 def test_fetch_the_directory_id_needs_version_17_and_the_high_watermark_18() -> None:
     body = fetch_request(replica_directory_id=b"D" * 16, high_watermark=-1)
-    assert bytes.fromhex("02 00 10" + "44" * 16 + "01 08 ffffffffffffffff") in write(fetch.REQUEST, 18, body)
-    assert bytes.fromhex("01 00 10" + "44" * 16 + "00 01 01 00") in write(fetch.REQUEST, 17, body)
-    assert b"DD" not in write(fetch.REQUEST, 16, body)
+    assert bytes.fromhex("02 00 10" + "44" * 16 + "01 08 ffffffffffffffff") in write(FETCH_REQUEST, 18, body)
+    assert bytes.fromhex("01 00 10" + "44" * 16 + "00 01 01 00") in write(FETCH_REQUEST, 17, body)
+    assert b"DD" not in write(FETCH_REQUEST, 16, body)
     assert (
-        fetch_part_of(read(fetch.REQUEST, 17, write(fetch.REQUEST, 17, body))[0])["high_watermark"]
-        == fetch.HIGH_WATERMARK_NOT_TOLD
+        fetch_part_of(read(FETCH_REQUEST, 17, write(FETCH_REQUEST, 17, body))[0])["high_watermark"]
+        == HIGH_WATERMARK_NOT_TOLD
     )
 
 
 def test_fetch_the_last_fetched_epoch_cannot_be_told_before_version_12() -> None:
     with pytest.raises(ProtocolError, match="last_fetched_epoch"):
-        write(fetch.REQUEST, 11, fetch_request(last_fetched_epoch=2))
+        write(FETCH_REQUEST, 11, fetch_request(last_fetched_epoch=2))
 
 
 def test_fetch_a_diverging_epoch_has_its_epoch_first_and_a_snapshot_id_its_end_offset() -> None:
     body = fetch_response(diverging_epoch={"epoch": 1, "end_offset": 2}, snapshot_id={"epoch": 3, "end_offset": 4})
-    raw = write(fetch.RESPONSE, 12, body)
+    raw = write(FETCH_RESPONSE, 12, body)
     assert bytes.fromhex("02 00 0d 00000001 0000000000000002 00 02 0d 0000000000000004 00000003 00") in raw
 
 
 def test_fetch_an_endpoint_has_a_port_of_32_bits_and_a_rack() -> None:
     body = {"node_endpoints": [{"node_id": 1, "host": "h", "port": 9}]}
     raw = bytes.fromhex("00000000 0000 00000000 01  01 00 0d 02 00000001 02 68 00000009 00 00")
-    assert write(fetch.RESPONSE, 16, body) == raw
+    assert write(FETCH_RESPONSE, 16, body) == raw
     # An answer to an older client that was sent to the wrong node leaves the endpoint out.
-    assert write(fetch.RESPONSE, 15, body) == write(fetch.RESPONSE, 15, {})
+    assert write(FETCH_RESPONSE, 15, body) == write(FETCH_RESPONSE, 15, {})
 
 
 def test_fetch_the_current_leader_is_unknown_unless_told() -> None:
-    part = fetch_part_of(read(fetch.RESPONSE, 18, write(fetch.RESPONSE, 18, fetch_response()))[0])
+    part = fetch_part_of(read(FETCH_RESPONSE, 18, write(FETCH_RESPONSE, 18, fetch_response()))[0])
     assert part["current_leader"] == {"leader_id": -1, "leader_epoch": -1}
     assert part["snapshot_id"] == {"end_offset": -1, "epoch": -1}
 
@@ -338,8 +362,8 @@ def test_fetch_the_current_leader_is_unknown_unless_told() -> None:
 def test_fetch_records_may_be_null_in_every_version() -> None:
     for version in (4, 11, 12, 18):
         for records in (None, b"", b"abc"):
-            raw = write(fetch.RESPONSE, version, fetch_response(records=records))
-            assert fetch_part_of(read(fetch.RESPONSE, version, raw)[0])["records"] == records
+            raw = write(FETCH_RESPONSE, version, fetch_response(records=records))
+            assert fetch_part_of(read(FETCH_RESPONSE, version, raw)[0])["records"] == records
 
 
 def test_fetch_snapshot_a_request_names_the_snapshot_by_end_offset_and_epoch() -> None:
@@ -351,48 +375,48 @@ def test_fetch_snapshot_a_request_names_the_snapshot_by_end_offset_and_epoch() -
     }
     body = {"replica_id": 1, "max_bytes": 512, "topics": [{"name": "t", "partitions": [part]}], "cluster_id": "c"}
     head = "00000001 00000200 02 02 74 02 00000000 00000003 0000000000000009 00000002 00 0000000000000064"
-    assert write(fetch_snapshot.REQUEST, 1, body) == bytes.fromhex(
+    assert write(FETCH_SNAPSHOT_REQUEST, 1, body) == bytes.fromhex(
         head + "01 00 10" + "44" * 16 + "00" + "01 00 02 02 63"
     )
-    assert write(fetch_snapshot.REQUEST, 0, body) == bytes.fromhex(head + "00 00" + "01 00 02 02 63")
+    assert write(FETCH_SNAPSHOT_REQUEST, 0, body) == bytes.fromhex(head + "00 00" + "01 00 02 02 63")
 
 
 def test_fetch_snapshot_an_error_has_empty_records_never_null_ones() -> None:
-    raw = write(fetch_snapshot.RESPONSE, 0, {"topics": [{"name": "t", "partitions": [{"error_code": 98}]}]})
+    raw = write(FETCH_SNAPSHOT_RESPONSE, 0, {"topics": [{"name": "t", "partitions": [{"error_code": 98}]}]})
     part = "00000000 0062 0000000000000000 00000000 00 0000000000000000 0000000000000000 01 00"
     assert raw == bytes.fromhex(f"00000000 0000 02 02 74 02 {part} 00 00")
     null = raw.replace(bytes.fromhex("01 00 00 00"), bytes.fromhex("00 00 00 00"))
     with pytest.raises(
         ProtocolError, match=r"topics\[\].partitions\[\].unaligned_records: the bytes before .* length -1"
     ):
-        read(fetch_snapshot.RESPONSE, 0, null)
+        read(FETCH_SNAPSHOT_RESPONSE, 0, null)
 
 
 def test_fetch_snapshot_an_absent_leader_reads_as_zero() -> None:
-    raw = write(fetch_snapshot.RESPONSE, 1, {"topics": [{"partitions": [{}]}]})
-    part = read(fetch_snapshot.RESPONSE, 1, raw)[0]["topics"][0]["partitions"][0]
+    raw = write(FETCH_SNAPSHOT_RESPONSE, 1, {"topics": [{"partitions": [{}]}]})
+    part = read(FETCH_SNAPSHOT_RESPONSE, 1, raw)[0]["topics"][0]["partitions"][0]
     assert part["current_leader"] == {"leader_id": 0, "leader_epoch": 0}
 
 
 def test_forward_the_request_has_the_records() -> None:
     body = {"cluster_id": "c", "records": b"hi"}
     raw = bytes.fromhex("02 63 03 6869 00")
-    assert write(forward.REQUEST, 0, body) == raw
-    assert read(forward.REQUEST, 0, raw)[0] == body
+    assert write(FORWARD_REQUEST, 0, body) == raw
+    assert read(FORWARD_REQUEST, 0, raw)[0] == body
 
 
 def test_forward_the_answer_has_an_offset_and_names_the_leader() -> None:
     body = {"error_code": 7, "error_message": "no", "leader_id": 1, "leader_epoch": 6, "offset": 9}
-    assert write(forward.RESPONSE, 0, body) == bytes.fromhex("0007 03 6e6f 00000001 00000006 0000000000000009 00")
-    assert read(forward.RESPONSE, 0, write(forward.RESPONSE, 0, body))[0] == body
+    assert write(FORWARD_RESPONSE, 0, body) == bytes.fromhex("0007 03 6e6f 00000001 00000006 0000000000000009 00")
+    assert read(FORWARD_RESPONSE, 0, write(FORWARD_RESPONSE, 0, body))[0] == body
 
 
 def test_produce_the_request_holds_one_batch() -> None:
     topic = {"name": "t", "partition_data": [{"index": 0, "records": b"ab"}]}
     body = {"transactional_id": None, "acks": -1, "timeout_ms": 9, "topic_data": [topic]}
     raw = bytes.fromhex("00 ffff 00000009 02 02 74 02 00000000 03 6162 00 00 00")
-    assert write(produce.REQUEST, 12, body) == raw
-    found, _ = read(produce.REQUEST, 12, raw)
+    assert write(PRODUCE_REQUEST, 12, body) == raw
+    found, _ = read(PRODUCE_REQUEST, 12, raw)
     assert bytes(found["topic_data"][0]["partition_data"][0]["records"]) == b"ab"
 
 
@@ -406,10 +430,10 @@ def test_produce_the_answer_names_the_leader_from_version_10_on() -> None:
     }
     node = {"node_id": 2, "host": "h", "port": 9, "rack": None}
     body = {"responses": [{"name": "t", "partition_responses": [partition]}], "node_endpoints": [node]}
-    new, _ = read(produce.RESPONSE, 10, write(produce.RESPONSE, 10, body))
+    new, _ = read(PRODUCE_RESPONSE, 10, write(PRODUCE_RESPONSE, 10, body))
     assert new["responses"][0]["partition_responses"][0]["current_leader"] == {"leader_id": 2, "leader_epoch": 5}
     assert new["node_endpoints"] == [node]
-    old, _ = read(produce.RESPONSE, 9, write(produce.RESPONSE, 9, body))
+    old, _ = read(PRODUCE_RESPONSE, 9, write(PRODUCE_RESPONSE, 9, body))
     assert old["node_endpoints"] == []
     assert old["responses"][0]["partition_responses"][0]["error_message"] == "no"
 
@@ -417,12 +441,12 @@ def test_produce_the_answer_names_the_leader_from_version_10_on() -> None:
 def test_remove_raft_voter_the_request_names_the_replica_key() -> None:
     body = {"cluster_id": "c", "voter_id": 9, "voter_directory_id": b"D" * 16}
     raw = bytes.fromhex("02 63 00000009" + "44" * 16 + "00")
-    assert write(remove_raft_voter.REQUEST, 0, body) == raw
-    assert read(remove_raft_voter.REQUEST, 0, raw)[0] == body
+    assert write(REMOVE_RAFT_VOTER_REQUEST, 0, body) == raw
+    assert read(REMOVE_RAFT_VOTER_REQUEST, 0, raw)[0] == body
 
 
 def test_remove_raft_voter_the_answer_has_a_message() -> None:
-    assert write(remove_raft_voter.RESPONSE, 0, {"error_code": 127, "error_message": "no"}) == bytes.fromhex(
+    assert write(REMOVE_RAFT_VOTER_RESPONSE, 0, {"error_code": 127, "error_message": "no"}) == bytes.fromhex(
         "00000000 007f 03 6e6f 00"
     )
 
@@ -430,24 +454,24 @@ def test_remove_raft_voter_the_answer_has_a_message() -> None:
 def test_transfer_leadership_the_request_names_the_target_and_how_long_to_wait() -> None:
     body = {"cluster_id": "c", "target_id": 3, "timeout_ms": 1_000}
     raw = bytes.fromhex("02 63 00000003 000003e8 00")
-    assert write(transfer_leadership.REQUEST, 0, body) == raw
-    assert read(transfer_leadership.REQUEST, 0, raw)[0] == body
+    assert write(TRANSFER_LEADERSHIP_REQUEST, 0, body) == raw
+    assert read(TRANSFER_LEADERSHIP_REQUEST, 0, raw)[0] == body
 
 
 def test_transfer_leadership_the_answer_names_the_leader() -> None:
     body = {"error_code": 7, "error_message": "no", "leader_id": 1, "leader_epoch": 6}
-    assert write(transfer_leadership.RESPONSE, 0, body) == bytes.fromhex("0007 03 6e6f 00000001 00000006 00")
-    assert write(transfer_leadership.RESPONSE, 0, {}) == bytes.fromhex("0000 00 ffffffff 00000000 00")
+    assert write(TRANSFER_LEADERSHIP_RESPONSE, 0, body) == bytes.fromhex("0007 03 6e6f 00000001 00000006 00")
+    assert write(TRANSFER_LEADERSHIP_RESPONSE, 0, {}) == bytes.fromhex("0000 00 ffffffff 00000000 00")
 
 
 def test_unregister_controller_the_request_names_the_controller() -> None:
     raw = bytes.fromhex("00000009 00")
-    assert write(unregister_controller.REQUEST, 0, {"controller_id": 9}) == raw
-    assert read(unregister_controller.REQUEST, 0, raw)[0] == {"controller_id": 9}
+    assert write(UNREGISTER_CONTROLLER_REQUEST, 0, {"controller_id": 9}) == raw
+    assert read(UNREGISTER_CONTROLLER_REQUEST, 0, raw)[0] == {"controller_id": 9}
 
 
 def test_unregister_controller_the_answer_has_a_message() -> None:
-    assert write(unregister_controller.RESPONSE, 0, {"error_code": 136, "error_message": "no"}) == bytes.fromhex(
+    assert write(UNREGISTER_CONTROLLER_RESPONSE, 0, {"error_code": 136, "error_message": "no"}) == bytes.fromhex(
         "00000000 0088 03 6e6f 00"
     )
 
@@ -464,23 +488,23 @@ UPDATE_FEATURES_UPDATE = {"feature": "f", "max_version_level": 1}
     ],
 )
 def test_update_features_from_version_1_on_there_are_types_of_upgrades(version: int, raw: str) -> None:
-    written = write(update_features.REQUEST, version, {"timeout_ms": 9, "feature_updates": [UPDATE_FEATURES_UPDATE]})
+    written = write(UPDATE_FEATURES_REQUEST, version, {"timeout_ms": 9, "feature_updates": [UPDATE_FEATURES_UPDATE]})
     assert written == bytes.fromhex(raw)
-    assert read(update_features.REQUEST, version, written)[0]["feature_updates"][0]["max_version_level"] == 1
+    assert read(UPDATE_FEATURES_REQUEST, version, written)[0]["feature_updates"][0]["max_version_level"] == 1
 
 
 def test_update_features_version_0_cannot_ask_without_effect() -> None:
     with pytest.raises(ProtocolError):
-        write(update_features.REQUEST, 0, {"validate_only": True})
+        write(UPDATE_FEATURES_REQUEST, 0, {"validate_only": True})
 
 
 def test_update_features_version_2_has_no_results_of_single_features() -> None:
     body = {"error_code": 95, "error_message": "no", "results": [{"feature": "f"}]}
     for version in (0, 1):
-        assert write(update_features.RESPONSE, version, body) == bytes.fromhex(
+        assert write(UPDATE_FEATURES_RESPONSE, version, body) == bytes.fromhex(
             "00000000 005f 03 6e6f 02 02 66 0000 00 00 00"
         )
-    assert write(update_features.RESPONSE, 2, body) == bytes.fromhex("00000000 005f 03 6e6f 00")
+    assert write(UPDATE_FEATURES_RESPONSE, 2, body) == bytes.fromhex("00000000 005f 03 6e6f 00")
 
 
 def test_update_raft_voter_the_request_tells_listeners_and_range() -> None:
@@ -493,20 +517,20 @@ def test_update_raft_voter_the_request_tells_listeners_and_range() -> None:
         "kraft_version_feature": {"min_supported_version": 0, "max_supported_version": 1},
     }
     raw = bytes.fromhex("02 63 00000004 00000009" + "44" * 16 + "02 02 43 02 68 2385 00 0000 0001 00 00")
-    assert write(update_raft_voter.REQUEST, 0, body) == raw
-    assert read(update_raft_voter.REQUEST, 0, raw)[0] == body
+    assert write(UPDATE_RAFT_VOTER_REQUEST, 0, body) == raw
+    assert read(UPDATE_RAFT_VOTER_REQUEST, 0, raw)[0] == body
 
 
 def test_update_raft_voter_the_answer_names_the_leader_with_a_32_bit_port() -> None:
     leader = {"leader_id": 1, "leader_epoch": 5, "host": "h", "port": 70000}
     raw = bytes.fromhex("00000000 0000 01 00 0f 00000001 00000005 02 68 00011170 00")
-    assert write(update_raft_voter.RESPONSE, 0, {"current_leader": leader}) == raw
+    assert write(UPDATE_RAFT_VOTER_RESPONSE, 0, {"current_leader": leader}) == raw
 
 
 def test_update_raft_voter_an_absent_leader_is_unknown() -> None:
     raw = bytes.fromhex("00000000 0006 00")
-    assert write(update_raft_voter.RESPONSE, 0, {"error_code": 6}) == raw
-    found = read(update_raft_voter.RESPONSE, 0, raw)[0]["current_leader"]
+    assert write(UPDATE_RAFT_VOTER_RESPONSE, 0, {"error_code": 6}) == raw
+    found = read(UPDATE_RAFT_VOTER_RESPONSE, 0, raw)[0]["current_leader"]
     assert found == {"leader_id": -1, "leader_epoch": -1, "host": "", "port": 0}
 
 
@@ -532,29 +556,29 @@ def test_vote_version_2_has_everything() -> None:
         "02 63  00000003  02 02 74  02 00000000 00000005 00000002"
         f"{b'R'.hex() * 16} {b'V'.hex() * 16} 00000004 0000000000000009 01 00  00 00"
     )
-    assert write(vote.REQUEST, 2, vote_request(VOTE_PARTITION)) == raw
-    assert read(vote.REQUEST, 2, raw)[0] == vote_request(VOTE_PARTITION)
+    assert write(VOTE_REQUEST, 2, vote_request(VOTE_PARTITION)) == raw
+    assert read(VOTE_REQUEST, 2, raw)[0] == vote_request(VOTE_PARTITION)
 
 
 def test_vote_version_1_lacks_pre_vote_and_version_0_the_directory_ids() -> None:
     standard = {**VOTE_PARTITION, "pre_vote": False}
     assert (
-        len(write(vote.REQUEST, 2, vote_request(standard))) - len(write(vote.REQUEST, 1, vote_request(standard))) == 1
+        len(write(VOTE_REQUEST, 2, vote_request(standard))) - len(write(VOTE_REQUEST, 1, vote_request(standard))) == 1
     )
     raw = bytes.fromhex("02 63  02 02 74  02 00000000 00000005 00000002 00000004 0000000000000009 00  00 00")
-    assert write(vote.REQUEST, 0, vote_request(standard)) == raw
+    assert write(VOTE_REQUEST, 0, vote_request(standard)) == raw
     found = {**standard, "replica_directory_id": bytes(16), "voter_directory_id": bytes(16)}
-    assert read(vote.REQUEST, 0, raw)[0] == vote_request(found, voter_id=-1)
+    assert read(VOTE_REQUEST, 0, raw)[0] == vote_request(found, voter_id=-1)
 
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_vote_an_answer_names_the_leaders_endpoint_with_a_16_bit_port(version: int) -> None:
     body = {"node_endpoints": [{"node_id": 1, "host": "h", "port": 65535}]}
     raw = bytes.fromhex("0000 01  01 00 0a 02 00000001 02 68 ffff 00")
-    assert write(vote.RESPONSE, version, body) == raw
+    assert write(VOTE_RESPONSE, version, body) == raw
 
 
 def test_vote_an_answer_of_a_partition() -> None:
     part = {"partition_index": 0, "error_code": 74, "leader_id": -1, "leader_epoch": 8, "vote_granted": True}
     raw = bytes.fromhex("0000 02 02 74 02 00000000 004a ffffffff 00000008 01 00 00 00")
-    assert write(vote.RESPONSE, 0, {"topics": [{"topic_name": "t", "partitions": [part]}]}) == raw
+    assert write(VOTE_RESPONSE, 0, {"topics": [{"topic_name": "t", "partitions": [part]}]}) == raw

@@ -1,6 +1,6 @@
 """The registry of pykraft's messages: API keys, their tables and their versions.
 
-One module per RPC has its two tables, REQUEST and RESPONSE; `pykraft.protocol.api` reads and writes them.
+Each RPC has two tables, its request and its response; `pykraft.protocol.api` reads and writes them.
 
 Source: Kafka's ApiKeys; the versions are those of Kafka 4.4.
 """
@@ -11,32 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from pykraft.protocol.messages import (
-    add_raft_voter,
-    api_versions,
-    begin_quorum_epoch,
-    describe_cluster,
-    describe_configs,
-    describe_quorum,
-    describe_topic_partitions,
-    end_quorum_epoch,
-    fetch,
-    fetch_snapshot,
-    find_coordinator,
-    forward,
-    init_producer_id,
-    list_groups,
-    list_offsets,
-    metadata,
-    offset_for_leader_epoch,
-    produce,
-    remove_raft_voter,
-    transfer_leadership,
-    unregister_controller,
-    update_features,
-    update_raft_voter,
-    vote,
-)
+from pykraft.protocol.messages import clients, cluster, elections, fetch, own, voters
 from pykraft.protocol.schema import Message, Versions
 
 PRIVATE_KEY_MIN: Final = 30_000
@@ -81,30 +56,34 @@ class Api:
 
 
 APIS: dict[int, Api] = {
-    ApiKey.PRODUCE: Api(produce.REQUEST, produce.RESPONSE),
-    ApiKey.FETCH: Api(fetch.REQUEST, fetch.RESPONSE),
-    ApiKey.LIST_OFFSETS: Api(list_offsets.REQUEST, list_offsets.RESPONSE),
-    ApiKey.METADATA: Api(metadata.REQUEST, metadata.RESPONSE),
-    ApiKey.FIND_COORDINATOR: Api(find_coordinator.REQUEST, find_coordinator.RESPONSE),
-    ApiKey.LIST_GROUPS: Api(list_groups.REQUEST, list_groups.RESPONSE),
-    ApiKey.API_VERSIONS: Api(api_versions.REQUEST, api_versions.RESPONSE),
-    ApiKey.INIT_PRODUCER_ID: Api(init_producer_id.REQUEST, init_producer_id.RESPONSE),
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: Api(offset_for_leader_epoch.REQUEST, offset_for_leader_epoch.RESPONSE),
-    ApiKey.DESCRIBE_CONFIGS: Api(describe_configs.REQUEST, describe_configs.RESPONSE),
-    ApiKey.VOTE: Api(vote.REQUEST, vote.RESPONSE),
-    ApiKey.BEGIN_QUORUM_EPOCH: Api(begin_quorum_epoch.REQUEST, begin_quorum_epoch.RESPONSE),
-    ApiKey.END_QUORUM_EPOCH: Api(end_quorum_epoch.REQUEST, end_quorum_epoch.RESPONSE),
-    ApiKey.DESCRIBE_QUORUM: Api(describe_quorum.REQUEST, describe_quorum.RESPONSE),
-    ApiKey.UPDATE_FEATURES: Api(update_features.REQUEST, update_features.RESPONSE),
-    ApiKey.FETCH_SNAPSHOT: Api(fetch_snapshot.REQUEST, fetch_snapshot.RESPONSE),
-    ApiKey.DESCRIBE_CLUSTER: Api(describe_cluster.REQUEST, describe_cluster.RESPONSE),
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: Api(describe_topic_partitions.REQUEST, describe_topic_partitions.RESPONSE),
-    ApiKey.ADD_RAFT_VOTER: Api(add_raft_voter.REQUEST, add_raft_voter.RESPONSE),
-    ApiKey.REMOVE_RAFT_VOTER: Api(remove_raft_voter.REQUEST, remove_raft_voter.RESPONSE),
-    ApiKey.UPDATE_RAFT_VOTER: Api(update_raft_voter.REQUEST, update_raft_voter.RESPONSE),
-    ApiKey.UNREGISTER_CONTROLLER: Api(unregister_controller.REQUEST, unregister_controller.RESPONSE),
-    ApiKey.TRANSFER_LEADERSHIP: Api(transfer_leadership.REQUEST, transfer_leadership.RESPONSE),
-    ApiKey.FORWARD: Api(forward.REQUEST, forward.RESPONSE),
+    ApiKey.PRODUCE: Api(clients.PRODUCE_REQUEST, clients.PRODUCE_RESPONSE),
+    ApiKey.FETCH: Api(fetch.FETCH_REQUEST, fetch.FETCH_RESPONSE),
+    ApiKey.LIST_OFFSETS: Api(clients.LIST_OFFSETS_REQUEST, clients.LIST_OFFSETS_RESPONSE),
+    ApiKey.METADATA: Api(clients.METADATA_REQUEST, clients.METADATA_RESPONSE),
+    ApiKey.FIND_COORDINATOR: Api(clients.FIND_COORDINATOR_REQUEST, clients.FIND_COORDINATOR_RESPONSE),
+    ApiKey.LIST_GROUPS: Api(clients.LIST_GROUPS_REQUEST, clients.LIST_GROUPS_RESPONSE),
+    ApiKey.API_VERSIONS: Api(cluster.API_VERSIONS_REQUEST, cluster.API_VERSIONS_RESPONSE),
+    ApiKey.INIT_PRODUCER_ID: Api(clients.INIT_PRODUCER_ID_REQUEST, clients.INIT_PRODUCER_ID_RESPONSE),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: Api(
+        clients.OFFSET_FOR_LEADER_EPOCH_REQUEST, clients.OFFSET_FOR_LEADER_EPOCH_RESPONSE
+    ),
+    ApiKey.DESCRIBE_CONFIGS: Api(clients.DESCRIBE_CONFIGS_REQUEST, clients.DESCRIBE_CONFIGS_RESPONSE),
+    ApiKey.VOTE: Api(elections.VOTE_REQUEST, elections.VOTE_RESPONSE),
+    ApiKey.BEGIN_QUORUM_EPOCH: Api(elections.BEGIN_QUORUM_EPOCH_REQUEST, elections.BEGIN_QUORUM_EPOCH_RESPONSE),
+    ApiKey.END_QUORUM_EPOCH: Api(elections.END_QUORUM_EPOCH_REQUEST, elections.END_QUORUM_EPOCH_RESPONSE),
+    ApiKey.DESCRIBE_QUORUM: Api(cluster.DESCRIBE_QUORUM_REQUEST, cluster.DESCRIBE_QUORUM_RESPONSE),
+    ApiKey.UPDATE_FEATURES: Api(voters.UPDATE_FEATURES_REQUEST, voters.UPDATE_FEATURES_RESPONSE),
+    ApiKey.FETCH_SNAPSHOT: Api(fetch.FETCH_SNAPSHOT_REQUEST, fetch.FETCH_SNAPSHOT_RESPONSE),
+    ApiKey.DESCRIBE_CLUSTER: Api(cluster.DESCRIBE_CLUSTER_REQUEST, cluster.DESCRIBE_CLUSTER_RESPONSE),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: Api(
+        clients.DESCRIBE_TOPIC_PARTITIONS_REQUEST, clients.DESCRIBE_TOPIC_PARTITIONS_RESPONSE
+    ),
+    ApiKey.ADD_RAFT_VOTER: Api(voters.ADD_RAFT_VOTER_REQUEST, voters.ADD_RAFT_VOTER_RESPONSE),
+    ApiKey.REMOVE_RAFT_VOTER: Api(voters.REMOVE_RAFT_VOTER_REQUEST, voters.REMOVE_RAFT_VOTER_RESPONSE),
+    ApiKey.UPDATE_RAFT_VOTER: Api(voters.UPDATE_RAFT_VOTER_REQUEST, voters.UPDATE_RAFT_VOTER_RESPONSE),
+    ApiKey.UNREGISTER_CONTROLLER: Api(voters.UNREGISTER_CONTROLLER_REQUEST, voters.UNREGISTER_CONTROLLER_RESPONSE),
+    ApiKey.TRANSFER_LEADERSHIP: Api(own.TRANSFER_LEADERSHIP_REQUEST, own.TRANSFER_LEADERSHIP_RESPONSE),
+    ApiKey.FORWARD: Api(own.FORWARD_REQUEST, own.FORWARD_RESPONSE),
 }
 
 CLIENT_KEYS: Final = frozenset(

@@ -1,15 +1,9 @@
-"""Fetch (1): records from an offset on, for followers, observers and consumers.
+"""Messages that fetch: records of the log, and bytes of a snapshot.
 
-Versions that matter to the quorum: 12 is flexible and adds the epoch of the last fetched record, diverging epochs,
-snapshot ids and the cluster id (KIP-595, KIP-630); 13 names topics by id (KIP-516); 15 moves the replica id into a
-tagged struct (KIP-903); 16 adds endpoints; 17 the directory id (KIP-853); 18 the follower's high watermark (KIP-1166),
-where int64-max means "not told". Two traps: a SnapshotId has its end offset *before* its epoch, a DivergingEpoch after
-it; and the port of an endpoint is int32 here but uint16 elsewhere.
-
-Source: Kafka's FetchRequest and FetchResponse definitions.
+Source: KIP-595, KIP-630; Kafka's definitions of these messages.
 """
 
-from pykraft.protocol.messages.common import brokers_field
+from pykraft.protocol.messages.common import NODE_ENDPOINTS, brokers_field
 from pykraft.protocol.schema import (
     INT8,
     INT16,
@@ -37,7 +31,7 @@ _TOPIC = (
     Field("topic_id", UUID, "13+", ignorable=True),
 )
 
-REQUEST = Message.of(
+FETCH_REQUEST = Message.of(
     "FetchRequest",
     "4-18",
     "12+",
@@ -82,8 +76,15 @@ REQUEST = Message.of(
     ),
     Field("rack_id", STRING, "11+", ignorable=True),
 )
+"""Fetch (1): records from an offset on, for followers, observers and consumers. Versions that matter to the quorum: 12
+is flexible and adds the epoch of the last fetched record, diverging epochs, snapshot ids and the cluster id (KIP-595,
+KIP-630); 13 names topics by id (KIP-516); 15 moves the replica id into a tagged struct (KIP-903); 16 adds endpoints; 17
+the directory id (KIP-853); 18 the follower's high watermark (KIP-1166), where int64-max means "not told". Two traps: a
+SnapshotId has its end offset *before* its epoch, a DivergingEpoch after it; and the port of an endpoint is int32 here
+but uint16 elsewhere.
+"""
 
-RESPONSE = Message.of(
+FETCH_RESPONSE = Message.of(
     "FetchResponse",
     "4-18",
     "12+",
@@ -138,4 +139,58 @@ RESPONSE = Message.of(
         count_max=TOPICS_MAX,
     ),
     brokers_field("16+", ignorable=True),
+)
+
+_SNAPSHOT_ID = struct_of("snapshot_id", Field("end_offset", INT64), Field("epoch", INT32))
+
+FETCH_SNAPSHOT_REQUEST = Message.of(
+    "FetchSnapshotRequest",
+    "0-1",
+    "0+",
+    Field("cluster_id", STRING, default=None, nullable=True, tag=0),
+    Field("replica_id", INT32, default=-1),
+    Field("max_bytes", INT32, default=2**31 - 1),
+    array_of(
+        "topics",
+        Field("name", STRING),
+        array_of(
+            "partitions",
+            Field("partition", INT32),
+            Field("current_leader_epoch", INT32),
+            _SNAPSHOT_ID,
+            Field("position", INT64),
+            Field("replica_directory_id", UUID, "1+", tag=0, ignorable=True),
+            count_max=1,
+        ),
+        count_max=1,
+    ),
+)
+"""FetchSnapshot (59): bytes of a snapshot file from a position on. Version 1 adds the replica's directory id and the
+endpoints (KIP-853). Two traps: an absent CurrentLeader reads as leader 0 in epoch 0; and the records of an error may
+not be null, so Kafka's own leader never manages to send such an answer. Ours are empty.
+"""
+
+FETCH_SNAPSHOT_RESPONSE = Message.of(
+    "FetchSnapshotResponse",
+    "0-1",
+    "0+",
+    Field("throttle_time_ms", INT32),
+    Field("error_code", INT16),
+    array_of(
+        "topics",
+        Field("name", STRING),
+        array_of(
+            "partitions",
+            Field("index", INT32),
+            Field("error_code", INT16),
+            _SNAPSHOT_ID,
+            struct_of("current_leader", Field("leader_id", INT32), Field("leader_epoch", INT32), tag=0),
+            Field("size", INT64),
+            Field("position", INT64),
+            Field("unaligned_records", RECORDS),
+            count_max=1,
+        ),
+        count_max=1,
+    ),
+    NODE_ENDPOINTS,
 )
