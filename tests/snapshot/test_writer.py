@@ -5,6 +5,7 @@ Source: KIP-630, KIP-853 §Bootstrapping; Kafka's ``RecordsSnapshotWriter`` and 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from pykraft.client.serde import Serde, bytes_serde, text_serde
 from pykraft.errors import RecordBatchTooLargeError, StorageError, UsageError
-from pykraft.log.fs import make_directory
+from pykraft.log.fs import Fs, make_directory
 from pykraft.log.offline.verify_files import check_snapshot
 from pykraft.log.offline.verify_findings import Findings
 from pykraft.log.offline.verify_log import LogSummary
@@ -388,6 +389,17 @@ def test_a_failed_disk_ends_the_writer(operation: str) -> None:
     assert fs.listdir(DIRECTORY) == ([CHECKPOINT.name] if operation == "sync_dir" else [])
 
 
+def freezes(fs: Fs, chunks: list[bytes]) -> bool:
+    """Write and freeze a snapshot of these chunks; False when the disk interrupts that."""
+    with suppress(Interrupted):
+        writer = RawWriter.create(fs, DIRECTORY, ID)
+        for chunk in chunks:
+            writer.append([chunk])
+        writer.freeze()
+        return True
+    return False
+
+
 @pytest.mark.conformance(125)
 @given(chunks=chunks_of_bytes, seed=st.integers(0, 2**32), operations=st.integers(0, 14), loses_power=st.booleans())
 def test_a_checkpoint_that_is_there_after_a_crash_is_whole(
@@ -395,15 +407,7 @@ def test_a_checkpoint_that_is_there_after_a_crash_is_whole(
 ) -> None:
     fs = disk(seed)
     fs.interrupt_within(operations, loses_power=loses_power)
-    is_frozen = False
-    try:
-        writer = RawWriter.create(fs, DIRECTORY, ID)
-        for chunk in chunks:
-            writer.append([chunk])
-        writer.freeze()
-        is_frozen = True
-    except Interrupted:
-        pass
+    is_frozen = freezes(fs, chunks)
     if loses_power:
         fs.lose_power()
     fs.drop_handles()
@@ -418,15 +422,7 @@ def test_neither_does_a_disk_that_reorders_show_half_a_checkpoint(
 ) -> None:
     fs = scripted_disk()
     fs.last_operation = len(fs.operations) + operations
-    is_frozen = False
-    try:
-        writer = RawWriter.create(fs, DIRECTORY, ID)
-        for chunk in chunks:
-            writer.append([chunk])
-        writer.freeze()
-        is_frozen = True
-    except Interrupted:
-        pass
+    is_frozen = freezes(fs, chunks)
     fs.power_loss(Random(seed))
     if is_frozen or fs.exists(CHECKPOINT):
         assert fs.read(CHECKPOINT) == b"".join(chunks)
