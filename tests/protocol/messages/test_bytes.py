@@ -1,5 +1,6 @@
-"""What the comparison with kio in `test_messages` does not show: what an older version drops, refuses or reads as
-absent, the messages that kio lacks, and our own, byte by byte.
+"""What older versions drop, refuse or read as absent, the messages that kio lacks, and our own, byte by byte.
+
+`test_messages` compares every layout with kio's.
 
 Source: KIP-482, KIP-511, KIP-516, KIP-595, KIP-630, KIP-853, KIP-903, KIP-951, KIP-1166, KIP-1312; ADR 070; Kafka's
 message definitions.
