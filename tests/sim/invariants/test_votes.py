@@ -147,8 +147,12 @@ def denied(*, offset: int = 5, **fields: Any) -> Spoken:
 
 @pytest.mark.parametrize("offset", [4, 5])
 def test_a_denial_without_a_leader_is_found(offset: int) -> None:
+    where: Any = world()
+    where.nodes = {3: node(3)}
+    made = PreVotesAreGranted(where)
+    made.before_send(node(), denied(offset=offset, candidate_directory_id=bytes(16)))
     with pytest.raises(ViolationError, match="node 1 denies 3 its pre-vote in epoch 2"):
-        PreVotesAreGranted(world()).before_send(node(), denied(offset=offset))
+        made.before_send(node(), denied(offset=offset))
 
 
 # epoch_growth: An epoch beyond every budget is found.

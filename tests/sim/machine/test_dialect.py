@@ -57,6 +57,15 @@ def test_an_answer_that_cannot_be_read_passes_unchanged() -> None:
     assert negotiation.received(HERE, other) == other
 
 
+def test_an_answer_to_a_version_that_nobody_knows_is_one_in_version_0() -> None:
+    negotiation = Negotiation(KAFKA_3_8)
+    negotiation.received(HERE, ASKED[:2] + (16_387).to_bytes(2, "big") + ASKED[4:])
+    body = response_to_wire(0, API_VERSIONS, VersionRange(0, 1))
+    sent = bytes_of(list(negotiation.sent(HERE, frame(encode_response(ApiKey.API_VERSIONS, 0, 7, body)))))
+    _, body = decode_response(ApiKey.API_VERSIONS, 0, sent[LENGTH_SIZE_BYTES:])
+    assert {one["api_key"]: one["max_version"] for one in body["api_keys"]}[ApiKey.VOTE] == 0
+
+
 def test_only_the_answer_to_that_question_is_touched() -> None:
     negotiation = Negotiation(KAFKA_3_8)
     negotiation.received(HERE, ASKED)

@@ -10,7 +10,8 @@ from pykraft.core.raft import Raft
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.votes import OneVote
 from pykraft.sim.machine.kafka_rules import KafkaRaft
-from pykraft.sim.run.world import World
+from pykraft.sim.run.simulation import simulate
+from pykraft.sim.run.world import Outcome, World
 from pykraft.sim.scenario.file import load
 from pykraft.sim.scenario.scenario import ClusterSettings, Course, QuorumSettings, Scenario, Storage
 from tests.sim.worlds import calm_world, led_world, run_until, started_world
@@ -127,3 +128,11 @@ def test_nodes_keep_as_much_in_memory_as_was_drawn_and_the_bulk_lane_is_as_slow(
     assert {node.config.log.recent_size_bytes_max for node in world.nodes.values()} == {0}
     assert {node.surroundings.bulk_factor for node in world.nodes.values()} == {7}
     world.run(until_us=500_000)
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("seed", [40139, 40539, 40715, 40738])
+def test_worlds_in_which_a_campaign_found_the_simulator_wrong_pass(seed: int) -> None:
+    """See docs/simulation.md for what each of them found."""
+    result = simulate(seed, scenario=load(["all"]))
+    assert isinstance(result, Outcome), result.reason

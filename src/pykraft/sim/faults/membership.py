@@ -150,11 +150,13 @@ class MembershipFaults(Family):
             process = node.process
             if process is None:
                 continue
+            status = process.host.status
+            # Behind damage its log may name voters that it cannot read, so it knows a leader and not where that is.
+            is_lost = status.role == "unattached" and facts.absent.issuperset(status.voters.ids)
             # Without its newest sectors an observer may wait for the leader of long ago, on a machine that is gone.
-            leader_id = process.host.status.leader_id
-            if leader_id is not None and int(leader_id) not in facts.absent:
+            if status.leader_id is not None and int(status.leader_id) not in facts.absent and not is_lost:
                 continue
-            if not members.knows_a_voter(node):
+            if is_lost or not members.knows_a_voter(node):
                 members.first_list_only.discard(int(node.node_id))
             if process.bootstrap != members.with_bootstrap(node.config).bootstrap_servers:
                 self._harm.note(node, "is started anew with the present addresses")

@@ -195,7 +195,7 @@ class PreVotesAreGranted(Invariant):
     still deny the successor that it named.
 
     A damaged or unproven voter cannot compare logs. A candidate with another directory than the voter knew as a
-    leader counts for nobody (ADR 130).
+    leader counts for nobody (ADR 130), also if only a flipped bit makes it another.
 
     Source: KIP-996; ADR 129 (a follower whose leader has left grants, which Kafka's does not).
     """
@@ -210,7 +210,9 @@ class PreVotesAreGranted(Invariant):
         asked = spoken.denied
         if asked is None or asked.may_be_denied or asked.is_voter_damaged or asked.voter_log is None:
             return
-        is_other_directory = asked.candidate_id in self._wiped or asked.candidate_id in self.facts.claims.twin_ids
+        candidate = self.facts.nodes.get(asked.candidate_id)
+        is_itself = candidate is not None and asked.candidate_directory_id in {None, candidate.key.directory_id}
+        is_other_directory = asked.candidate_id in self._wiped | self.facts.claims.twin_ids or not is_itself
         if asked.candidate_log.is_at_least(asked.voter_log) and not is_other_directory:
             seen = f"node {node.node_id} denies {asked.candidate_id} its pre-vote in epoch {asked.epoch}"
             raise self.violated(f"{seen}, without a leader and with a log that is no longer")

@@ -18,7 +18,7 @@ from pykraft.errors import ProtocolError
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import decode_response, encode_response
 from pykraft.protocol.frame import frame as framed
-from pykraft.protocol.messages import ApiKey
+from pykraft.protocol.messages import APIS, ApiKey
 from pykraft.types import Buffer
 
 _API_VERSIONS_BYTES: Final = ApiKey.API_VERSIONS.to_bytes(2, "big")
@@ -80,7 +80,9 @@ class Negotiation:
 
     def _note(self, connection: ConnectionId, frame: bytes) -> None:
         if frame.startswith(_API_VERSIONS_BYTES):
-            self._asked[connection] = int.from_bytes(frame[2:4], "big")
+            version = int.from_bytes(frame[2:4], "big")
+            # A version that nobody knows, as after a flipped bit, is answered in version 0.
+            self._asked[connection] = version if version in APIS[ApiKey.API_VERSIONS].response.versions else 0
 
     def _cut_down(self, frame: bytes, version: int) -> list[Buffer]:
         try:

@@ -67,6 +67,8 @@ class VoteAsked:
     """True if the voter had a reason, other than its log, to deny a pre-vote when the request arrived."""
     voter_directory_id: bytes | None = None
     """Directory id of the voter that is asked; None for any."""
+    candidate_directory_id: bytes | None = None
+    """Directory id that the candidate names as its own; None for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +144,7 @@ def vote_asked(
 ) -> VoteAsked:
     """The Vote request in this frame, with the log end of the voter and what else its answer depends on."""
     partition = decode_request_body(header, frame)["topics"][0]["partitions"][0]
-    directory_id = bytes(partition.get("voter_directory_id", ZERO_UUID))
+    voter_id, own_id = (bytes(partition.get(f"{of}_directory_id", ZERO_UUID)) for of in ("voter", "replica"))
     return VoteAsked(
         version=header.api_version,
         epoch=partition["replica_epoch"],
@@ -152,7 +154,8 @@ def vote_asked(
         voter_log=voter_log,
         is_voter_damaged=is_voter_damaged,
         may_be_denied=may_be_denied,
-        voter_directory_id=directory_id if directory_id != ZERO_UUID else None,
+        voter_directory_id=voter_id if voter_id != ZERO_UUID else None,
+        candidate_directory_id=own_id if own_id != ZERO_UUID else None,
     )
 
 

@@ -339,14 +339,17 @@ class World:
     def _is_given(self, goal: int) -> bool:
         if len(self.watch.ends) < len(self.nodes) - len(self.facts.absent):
             return False
-        kept = [node_id for node_id in self.nodes if not self.facts.claims.is_any or not self._is_misled(node_id)]
+        kept = [node_id for node_id in self.nodes if not self._is_misled(node_id)]
         ends = [self.watch.ends[node_id] for node_id in kept if node_id in self.watch.ends]
         ends += [each.end_offset for node_id, each in self.bystanders.items() if node_id in kept]
         return bool(ends) and min(ends) >= goal
 
     def _is_misled(self, node_id: int) -> bool:
-        """True for a node that a stranger moved to an epoch beyond the leader's, and that cannot campaign."""
+        """True for a node in an epoch beyond the leader's that the voters need not follow: nothing brings it back."""
         node, leader = self.nodes[node_id], self.facts.newest_leader()
+        # A stranger moved it; or it missed its removal, knows no pre-votes, and campaigns without end.
+        if not self.facts.claims.is_any and node.dialect is None:
+            return False
         status = node.status
         if status is None or leader is None or status.epoch <= leader.host.status.epoch:
             return False
