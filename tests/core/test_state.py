@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from pykraft.core import enter_state, messages
+from pykraft.core import enter_state
 from pykraft.core.effects import Effect, NotifyHighWatermark, Reply, Report
 from pykraft.core.election import NEVER_MS
 from pykraft.core.enter_state import check_quorum_deadline_ms
@@ -24,7 +24,6 @@ from pykraft.core.state import OFTEN_COUNT, Candidate, Follower, Leader, Prospec
 from pykraft.types import (
     NO_LISTENERS,
     Endpoint,
-    Epoch,
     Instant,
     Io,
     Listeners,
@@ -94,17 +93,6 @@ def test_a_vote_remembered_with_a_directory_is_for_that_one_only(
 
 
 @pytest.mark.conformance(92, "H34")
-@pytest.mark.parametrize("voted", [None, 3])
-def test_it_waits_until_its_time_is_over(voted: int | None) -> None:
-    made = replica(unattached(voted=voted, leader_id=2))
-    assert next_deadline_ms(made) == LATER_MS
-    poll(made, Instant(mono_ms=LATER_MS - 1, wall_ms=0))
-    assert made.role.startswith("unattached")
-    poll(made, Instant(mono_ms=LATER_MS, wall_ms=0))
-    assert made.role.startswith("prospective")
-
-
-@pytest.mark.conformance(92, "H34")
 def test_a_leader_without_endpoints_is_kept_in_mind() -> None:
     made = replica(unattached(leader_id=9))
     assert (made.leader_id, made.has_remote_leader, made.has_reachable_leader) == (9, True, False)
@@ -113,17 +101,6 @@ def test_a_leader_without_endpoints_is_kept_in_mind() -> None:
 
 
 FIVE = (1, 2, 3, 4, 5)
-
-
-@pytest.mark.conformance(89)
-@pytest.mark.parametrize("granted", [True, False])
-def test_the_latest_word_of_a_voter_counts(granted: bool) -> None:
-    made = replica(prospective(count=tally(voters=FIVE)), voters=voter_set(*FIVE))
-    answer(made, voted(granted=granted))
-    answer(made, voted(granted=not granted))
-    assert isinstance(made.state, Prospective)
-    expected = tally(voters=FIVE, rejected=(2,)) if granted else tally(voters=FIVE, granted=(1, 2))
-    assert made.state.tally == expected
 
 
 @pytest.mark.conformance(89)
@@ -150,18 +127,6 @@ def test_its_own_vote_cannot_be_taken_back() -> None:
 
 
 @pytest.mark.conformance(88)
-@pytest.mark.parametrize("granted", [True, False])
-def test_a_vote_once_counted_stays_whatever_is_said_later(granted: bool) -> None:
-    made = replica(candidate(count=tally(voters=FIVE)), voters=voter_set(*FIVE))
-    answer(made, voted(granted=granted))
-    counted = made.state
-    answer(made, voted(granted=not granted))
-    assert made.state is counted
-    assert isinstance(counted, Candidate)
-    assert (2 in counted.tally.granted, 2 in counted.tally.rejected) == (granted, not granted)
-
-
-@pytest.mark.conformance(88)
 def test_only_a_voter_can_be_one() -> None:
     made = replica(prospective(), voters=voter_set(2, 3))
     with pytest.raises(AssertionError, match="an observer does not campaign"):
@@ -173,14 +138,6 @@ def test_it_knows_no_leader_and_no_endpoints() -> None:
     made = replica(candidate())
     assert (made.leader_id, made.leader_listeners, made.has_reachable_leader) == (None, Listeners(), False)
     assert made.reply_listeners("CONTROLLER") == Listeners()
-
-
-@pytest.mark.conformance(88)
-def test_who_is_no_voter_does_not_count() -> None:
-    made = replica(candidate())
-    before = made.state
-    answer(made, voted(), peer_id=NodeId(9))
-    assert made.state is before
 
 
 @pytest.mark.conformance(91, "H27")
@@ -195,16 +152,6 @@ def test_it_waits_for_everybody_but_itself_and_no_stranger() -> None:
     assert made.state.unacknowledged == {3}
 
 
-@pytest.mark.conformance(91, "H11")
-def test_its_time_is_over_whoever_has_answered() -> None:
-    made = replica(resigned())
-    assert next_deadline_ms(made) == LATER_MS
-    poll(made, Instant(mono_ms=LATER_MS - 1, wall_ms=0))
-    assert isinstance(made.state, Resigned)
-    poll(made, Instant(mono_ms=LATER_MS, wall_ms=0))
-    assert (made.role, made.epoch) == ("prospective", 6)
-
-
 @pytest.mark.conformance(91)
 def test_when_all_have_answered_nothing_more_is_said() -> None:
     made = replica(resigned())
@@ -212,20 +159,6 @@ def test_when_all_have_answered_nothing_more_is_said() -> None:
         answer(made, ended(), peer_id=peer_id)
     poll(made, NOW)
     assert sent(done(made)) == []
-
-
-@pytest.mark.conformance(62, 91)
-@pytest.mark.parametrize(("end", "granted"), [((10, 3), True), ((1, 4), True), ((9, 3), False)])
-def test_it_grants_pre_votes_by_the_log_alone_and_no_vote(end: tuple[int, int], granted: bool) -> None:
-    made = replica(resigned())
-    before = made.state
-    for pre_vote in (True, False):
-        found = ask(made, vote(epoch=5, end=end, pre_vote=pre_vote))
-        message = only(found, Reply).message
-        assert isinstance(message, VoteResponse)
-        assert message.vote_granted == (granted and pre_vote)
-        assert kinds(found) == ["Reply"]
-    assert made.state is before
 
 
 def leading(size: int, *, end_offset: int = 13) -> tuple[Replica, Leader]:
@@ -343,19 +276,6 @@ def test_begin_quorum_epoch_goes_out_each_half_fetch_timeout_to_who_does_not_fet
     assert sent(done(made)) == [(3, "BeginQuorumEpochRequest")]
 
 
-@pytest.mark.conformance(93)
-@pytest.mark.parametrize("pre_vote", [False, True])
-def test_it_denies_every_vote_of_its_epoch(pre_vote: bool) -> None:
-    made, state = leading(3)
-    for node_id in (2, 3, 8):
-        message = only(
-            ask(made, vote(epoch=int(Epoch(5)), candidate=node_id, end=(99, 4), pre_vote=pre_vote)), Reply
-        ).message
-        assert isinstance(message, messages.VoteResponse)
-        assert (message.error, message.vote_granted, message.leader_id) == (0, False, 1)
-    assert made.state is state
-
-
 @pytest.mark.parametrize(
     ("advances_ms", "expected"),
     [
@@ -428,16 +348,6 @@ def test_its_leader_is_reached_on_the_default_listener_or_not_at_all() -> None:
     assert made.reply_listeners(LISTENER) == Listeners()
     assert made.reply_listeners("other") == Listeners((("OTHER", Endpoint("n2", 1)),))
     assert replica(follower()).reply_listeners(LISTENER) == listeners(2)
-
-
-@pytest.mark.conformance(90)
-@pytest.mark.parametrize("has_fetched", [False, True])
-@pytest.mark.parametrize("voted", [None, 2, 3])
-def test_it_gives_no_vote_in_its_epoch(voted: int | None, has_fetched: bool) -> None:
-    made = replica(follower(voted=voted, has_fetched=has_fetched))
-    before = made.state
-    assert kinds(ask(made, vote(epoch=5, end=(99, 4)))) == ["Reply"]
-    assert made.state is before
 
 
 def test_a_copy_keeps_every_other_field() -> None:

@@ -16,7 +16,7 @@ from pykraft.core.election import NEVER_MS
 from pykraft.core.on.following import learn_leader
 from pykraft.core.on.timer import poll
 from pykraft.core.replica import Replica
-from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
+from pykraft.core.state import Follower, Prospective, State, Unattached
 from pykraft.core.transitions import become, why_illegal
 from pykraft.types import Election, Epoch, Instant, Listeners, NodeId
 from tests.core.replicas import (
@@ -71,14 +71,6 @@ def test_no_vote_can_be_added_to(name: str) -> None:
     assert done(made) == []
 
 
-@pytest.mark.parametrize("name", [name for name in STATES if not name.startswith("prospective")])
-@pytest.mark.conformance(81)
-def test_only_a_prospective_replica_becomes_unattached_in_its_epoch(name: str) -> None:
-    problem = why_illegal(STATES[name](), unattached(), may_lead=True)
-    assert problem is not None
-    assert why_illegal(prospective(), unattached(), may_lead=True) is None
-
-
 @pytest.mark.conformance(79)
 def test_a_vote_is_cast_in_the_own_epoch_and_a_higher_one_adopted_first() -> None:
     made = replica(unattached())
@@ -87,25 +79,6 @@ def test_a_vote_is_cast_in_the_own_epoch_and_a_higher_one_adopted_first() -> Non
     found = ask(made, vote(epoch=6, candidate=2))
     assert (made.epoch, made.voted) == (6, key(2))
     assert only(found, WriteElectionState).election == Election(epoch=Epoch(6), voted=key(2))
-
-
-@pytest.mark.conformance(79)
-def test_whoever_is_unattached_goes_on_waiting_for_the_same_election() -> None:
-    made = replica(unattached())
-    enter_state.to_unattached(made, Epoch(6), NOW)
-    assert isinstance(made.state, Unattached)
-    assert made.state.election_deadline_ms == LATER_MS
-
-
-@pytest.mark.conformance(80)
-def test_a_vote_is_kept_when_its_leader_is_found_and_dropped_with_its_epoch() -> None:
-    made = replica(unattached(voted=3))
-    enter_state.to_follower(made, Epoch(5), NodeId(2), listeners(2), NOW)
-    assert (made.role, made.voted) == ("follower", key(3))
-    made = replica(unattached(voted=3))
-    enter_state.to_unattached(made, Epoch(6), NOW)
-    assert (made.role, made.voted) == ("unattached", None)
-    assert only(done(made), WriteElectionState).election == Election(epoch=Epoch(6))
 
 
 @pytest.mark.conformance(80, 83)
@@ -149,30 +122,10 @@ def test_an_observer_with_an_id_votes_and_comes_and_goes_with_leaders() -> None:
 
 
 @pytest.mark.conformance(84)
-@pytest.mark.parametrize("name", [name for name in STATES if name not in ("leader", "resigned")])
-def test_the_high_watermark_goes_along_into_every_state_that_has_one(name: str) -> None:
-    for move in HIGHER:
-        made = replica(STATES[name]())
-        move(made)
-        assert made.high_watermark == 4
-    made = replica(unattached())
-    enter_state.to_prospective(made, NOW)
-    enter_state.to_candidate(made, NOW)
-    assert made.high_watermark == 4
-
-
-@pytest.mark.conformance(84)
-@pytest.mark.parametrize(
-    ("name", "is_remote"), [("follower", True), ("unattached-led", True), ("prospective-led", True)]
-)
-def test_who_knows_that_somebody_else_leads(name: str, is_remote: bool) -> None:
+@pytest.mark.parametrize("name", STATES)
+def test_a_replica_knows_whether_another_one_leads(name: str) -> None:
+    is_remote = name.startswith("follower") or name.endswith("-led")
     assert replica(STATES[name]()).has_remote_leader is is_remote
-
-
-@pytest.mark.conformance(84)
-@pytest.mark.parametrize("name", ["unattached", "prospective", "candidate", "leader", "resigned"])
-def test_who_does_not(name: str) -> None:
-    assert not replica(STATES[name]()).has_remote_leader
 
 
 PROSPECTIVE: dict[str, Callable[[], Prospective]] = {
@@ -180,27 +133,6 @@ PROSPECTIVE: dict[str, Callable[[], Prospective]] = {
     "voted": lambda: prospective(voted=3),
     "led": lambda: prospective(leader_id=2, voted=3),
 }
-
-
-@pytest.mark.conformance(85)
-@pytest.mark.parametrize("name", PROSPECTIVE)
-def test_a_prospective_replica_keeps_its_vote_within_the_epoch_only(name: str) -> None:
-    state = PROSPECTIVE[name]()
-    given_up = replica(state)
-    enter_state.give_up_campaign(given_up, NOW)
-    assert (given_up.epoch, given_up.leader_id, given_up.voted) == (5, state.leader_id, state.voted)
-    assert isinstance(given_up.state, Follower if name == "led" else Unattached)
-    following = replica(state)
-    enter_state.to_follower(following, Epoch(5), NodeId(2), listeners(2), NOW)
-    assert (following.epoch, following.voted) == (5, state.voted)
-    for move in HIGHER:
-        higher = replica(state)
-        move(higher)
-        assert (higher.epoch, higher.voted) == (6, None)
-    campaigning = replica(state)
-    enter_state.to_candidate(campaigning, NOW)
-    assert isinstance(campaigning.state, Candidate)
-    assert (campaigning.epoch, campaigning.voted) == (6, key(1))
 
 
 @pytest.mark.conformance(85)
@@ -213,15 +145,6 @@ def test_a_lost_campaign_draws_a_new_time_and_one_out_of_time_begins_anew_at_onc
     enter_state.give_up_campaign(late, DUE)
     assert isinstance(late.state, Unattached)
     assert late.state.election_deadline_ms == LATER_MS
-
-
-@pytest.mark.conformance(85)
-def test_a_vote_given_while_prospective_begins_the_campaign_anew() -> None:
-    made = replica(prospective(count=tally(granted=(1,), rejected=(2,))))
-    ask(made, vote(epoch=5, candidate=3))
-    assert isinstance(made.state, Prospective)
-    assert (made.role, made.voted, made.state.tally) == ("prospective-voted", key(3), tally())
-    assert is_drawn(made.state.election_deadline_ms)
 
 
 @pytest.mark.conformance(86)
@@ -240,16 +163,6 @@ def test_a_resigned_leader_that_is_no_voter_any_more_waits_in_the_next_epoch() -
     assert (made.role, made.epoch) == ("unattached", 6)
     assert isinstance(made.state, Unattached)
     assert made.state.election_deadline_ms == NEVER_MS
-
-
-@pytest.mark.conformance(86)
-def test_a_resigned_leader_never_leads_its_epoch_again_and_follows_the_next() -> None:
-    for new in (leader(), candidate(), follower(), unattached(), resigned()):
-        assert why_illegal(resigned(), new, may_lead=True) is not None
-    made = replica(resigned())
-    enter_state.to_follower(made, Epoch(6), NodeId(2), listeners(2), NOW)
-    assert (made.role, made.epoch, made.high_watermark) == ("follower", 6, None)
-    assert not isinstance(made.state, Resigned | Leader)
 
 
 @pytest.mark.conformance(82)

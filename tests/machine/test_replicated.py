@@ -1,13 +1,4 @@
-"""State machines on several nodes: results, errors, restarts, snapshots and changes of leader.
-
-The leader writes the log time where no command brings it: for sessions, and for what the state machine waits for.
-
-Nodes compare their states while they work: one that has parted ends with a report, and the others go on.
-
-What the leader answers to forwarded records and reads, and what certainly did not reach its log.
-
-What a program uses by default: a server, TCP, the session timeout of the format.
-"""
+"""State machines on several nodes: results, errors, restarts, snapshots, log time, digests and changes of leader."""
 
 from __future__ import annotations
 

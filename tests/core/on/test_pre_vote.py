@@ -15,19 +15,17 @@ from pykraft.core.on.timer import poll
 from pykraft.core.replica import Replica
 from pykraft.core.state import Candidate, Follower, Prospective, State, Unattached
 from pykraft.errors import ErrorCode
-from pykraft.types import Election, Epoch, Instant, Listeners, NodeId, ReplicaKey
+from pykraft.types import Election, Epoch, Instant, Listeners, NodeId
 from tests.core.replicas import (
     LATER_MS,
     STATES,
     answer,
     ask,
     candidate,
-    directory,
     done,
     follower,
     key,
     kinds,
-    leader,
     only,
     prospective,
     replica,
@@ -91,23 +89,6 @@ def test_a_higher_epoch_is_adopted_and_granted_without_a_vote(make: object, loca
     assert only(found, WriteElectionState).election == Election(epoch=Epoch(6))
 
 
-@pytest.mark.conformance("H6")
-@pytest.mark.parametrize(
-    "make",
-    [
-        pytest.param(candidate, marks=pytest.mark.conformance(58)),
-        pytest.param(resigned, marks=pytest.mark.conformance(62)),
-    ],
-)
-def test_a_replica_without_a_living_leader_grants_and_stays_what_it_is(make: object) -> None:
-    assert callable(make)
-    made = replica(make())
-    before = made.state
-    assert is_granted(made)
-    assert not is_granted(made, end=(9, 3))
-    assert made.state is before
-
-
 @pytest.mark.conformance(59, "H7")
 @pytest.mark.parametrize("local_id", [VOTER, OBSERVER])
 @pytest.mark.parametrize("state", [unattached(), unattached(voted=3), unattached(leader_id=2), unattached(voted=8)])
@@ -118,51 +99,6 @@ def test_whoever_is_unattached_grants_to_all_and_again(state: Unattached, local_
         assert (response.vote_granted, response.leader_id) == (True, state.leader_id)
         assert kinds(found) == ["Reply"]
     assert made.state is state
-
-
-@pytest.mark.conformance(61)
-@pytest.mark.parametrize("name", STATES)
-def test_an_older_epoch_is_fenced(name: str) -> None:
-    made = replica(STATES[name]())
-    before = made.state
-    response, _ = asked(made, epoch=4)
-    assert (response.error, response.epoch, response.vote_granted) == (ErrorCode.FENCED_LEADER_EPOCH, 5, False)
-    assert made.state is before
-
-
-@pytest.mark.conformance(61, "H5")
-def test_a_leader_denies() -> None:
-    assert not is_granted(replica(leader()), end=(99, 5))
-
-
-@pytest.mark.conformance(61)
-@pytest.mark.parametrize("voter", [key(2), ReplicaKey(NodeId(1), directory(9))])
-def test_who_takes_this_node_for_another_hears_so(voter: ReplicaKey) -> None:
-    found = ask(replica(unattached()), vote(epoch=5, pre_vote=True, voter=voter))
-    message = only(found, Reply).message
-    assert isinstance(message, messages.VoteResponse)
-    assert (message.error, message.vote_granted) == (ErrorCode.INVALID_VOTER_KEY, False)
-
-
-@pytest.mark.conformance(63)
-@pytest.mark.parametrize(
-    ("epoch", "end", "error"),
-    [
-        (5, (-1, 3), ErrorCode.INVALID_REQUEST),
-        (5, (1, -1), ErrorCode.INVALID_REQUEST),
-        (-1, (0, 0), ErrorCode.INVALID_REQUEST),
-        (5, (1, 6), ErrorCode.INVALID_REQUEST),
-        (6, (1, 7), ErrorCode.INVALID_REQUEST),
-        (5, (10, 5), ErrorCode.NONE),
-    ],
-)
-def test_a_log_that_cannot_be_is_refused(epoch: int, end: tuple[int, int], error: ErrorCode) -> None:
-    made = replica(unattached())
-    before = made.state
-    response, found = asked(made, epoch=epoch, end=end)
-    assert (response.error, response.vote_granted) == (error, error == ErrorCode.NONE)
-    assert kinds(found) == ["Reply"]
-    assert made.state is before
 
 
 @pytest.mark.conformance(64, "H6")

@@ -48,7 +48,7 @@ def after(made: Replica, now: Instant) -> str:
     return f"{made.role} {made.epoch} {made.leader_id}"
 
 
-@pytest.mark.conformance(37, 68, 69, 90, 91, 92, "H13", "H80", "H81", "H90")
+@pytest.mark.conformance(37, 68, 69, 90, 91, 92, "H11", "H13", "H80", "H81", "H90")
 @pytest.mark.parametrize(
     ("state", "expected"),
     [

@@ -117,12 +117,6 @@ def test_who_grants_within_the_epoch(name: str, pre_vote: bool) -> None:
     assert not casts or made.voted == key(3)
 
 
-@pytest.mark.conformance(64)
-@pytest.mark.parametrize("name", [name for name in STATES if GRANTS[name][1]])
-def test_a_shorter_log_gets_no_pre_vote(name: str) -> None:
-    assert not replied(ask(replica(STATES[name]()), vote(epoch=5, end=(9, 3), pre_vote=True))).vote_granted
-
-
 @pytest.mark.conformance(26, "H12")
 @pytest.mark.parametrize(
     ("end", "granted"), [((10, 3), True), ((11, 3), True), ((1, 4), True), ((9, 3), False), ((99, 2), False)]

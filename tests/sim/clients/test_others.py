@@ -1,10 +1,4 @@
-"""The other clients of a world begin together, and a world waits until its producers are served.
-
-A client that asks all nodes gets an answer from each and changes nothing.
-
-Idempotent producers find the leader, repeat what was not answered, and give up only what nobody can know.
-
-A producer's batch is whole, and its header has the producer's numbers.
+"""Producers find the leader, repeat what was not answered, and give up only what nobody can know; a visitor asks all.
 
 Source: KIP-98, KIP-360.
 """
@@ -42,10 +36,6 @@ def test_producers_are_served_when_each_was_acknowledged_after_the_faults() -> N
     assert all(each.acknowledged_us > 1_000_000 for each in world.others.producers)
 
 
-def test_a_world_without_producers_waits_for_none() -> None:
-    assert World(SEED_OF_THREE, scenario=THREE).others.are_served
-
-
 class Listens(Invariant):
     """Keeps all visits."""
 
@@ -80,13 +70,6 @@ def test_each_question_is_asked_and_answered() -> None:
     asked = len(found.questions)
     run_for(world, 300_000)
     assert len(found.questions) <= asked + 2 * 3, "a turn has one question or two"
-
-
-def test_a_world_may_have_none() -> None:
-    world, found = visited(0.0)
-    world.others.visitor.begin()
-    run_for(world, 500_000)
-    assert not found.questions
 
 
 CALM = ProducerSettings(

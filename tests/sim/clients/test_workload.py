@@ -1,17 +1,4 @@
-"""Acknowledged values count at the node that acknowledged them; others do not count.
-
-Clients that only prepare appends, until they schedule or append an unprepared one.
-
-The application applies what it gets and answers the reads of its own process.
-
-Applications that are asked for a snapshot write the state at that offset, while deliveries are held.
-
-A snapshot written in pieces is frozen after the last one, or closed once, whatever goes wrong.
-
-A plain listener of each process: it is held now and then, falls behind the log start, and continues there.
-
-Snapshots are taken about as often as the world says, of an unchanged state, and some are abandoned.
-"""
+"""Clients count what their node acknowledged; applications apply, answer reads, and take snapshots as asked."""
 
 from __future__ import annotations
 
@@ -280,14 +267,6 @@ def test_a_writer_that_ignores_errors_cannot_freeze_its_snapshot() -> None:
     assert (outcomes, taken.closings) == ([problem], 1)
 
 
-def test_who_looks_at_no_error_may_be_lucky() -> None:
-    taken, outcomes = Slow(), list[int | Exception | None]()
-    write_carelessly(cast(NewSnapshot, taken), iter([]), outcomes.append)
-    assert taken.frozen is not None
-    taken.frozen(7)
-    assert (outcomes, taken.closings) == ([7], 0)
-
-
 SNAPSHOTS = SnapshotSettings(
     records_between=(10,),
     bystander_probability=1,
@@ -306,14 +285,6 @@ def test_it_falls_behind_and_goes_on() -> None:
     goal = world.users.acknowledged_end_offset
     run_until(world, lambda: all(each.end_offset >= goal for each in world.bystanders.values()))
     assert len(world.bystanders) == 3
-
-
-def test_a_world_without_snapshots_has_none() -> None:
-    snapshots = replace(SNAPSHOTS, records_between=(0,))
-    world = World(8, scenario=replace(THREE, snapshots=snapshots))
-    for node in world.nodes.values():
-        node.start()
-    assert not world.bystanders
 
 
 def lived(snapshots: SnapshotSettings, duration_us: int = 1_500_000) -> World:
@@ -340,10 +311,6 @@ def test_what_is_given_up_leaves_nothing() -> None:
     world = lived(SnapshotSettings(records_between=(20,), given_up_probability=1))
     assert not world.faults.counts["snapshot taken"]
     assert not any(world.facts.platters.snapshots(node) for node in world.nodes.values())
-
-
-def test_a_world_without_snapshots_takes_none() -> None:
-    assert lived(SnapshotSettings(), 500_000).faults.counts["snapshot taken"] == 0
 
 
 def test_a_record_that_cannot_be_written_leaves_nothing_whatever_its_application_does() -> None:

@@ -1,9 +1,4 @@
-"""Which voter sets count: the configuration's, those on disks, and each log's.
-
-Voter sets are read once from batches on their way to a disk, and looked up by log.
-
-Nodes may join or leave as long as a request for it is outstanding or repeated.
-"""
+"""Which voter sets count: the configuration's, those on disks, each log's, and those of outstanding requests."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""The platter shows what was synced and nothing else, up to the first invalid byte.
-
-A directory is unproven while nothing was written to it, or what its proof says is not enough.
-
-The durable state is looked up by node, also for a machine that joined later.
-
-A wrong epoch in a log keeps a witness: what may flip next to what.
+"""The platter shows what was synced and nothing else, up to the first invalid byte; a wrong epoch keeps a witness.
 
 Source: ours (ADR 022).
 """

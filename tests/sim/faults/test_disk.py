@@ -1,9 +1,4 @@
-"""A failed disk stops its node, which restarts when the disk works; a stall only takes time.
-
-Snapshots cannot be read for a while by processes that run, and nothing else fails.
-
-Silent disk faults: injected where the atlas allows it, found when the platter is read, and repaired from others.
-"""
+"""Disk faults stop a node, cost time, or are found and repaired from others, as their names say."""
 
 from __future__ import annotations
 
@@ -30,7 +25,6 @@ from pykraft.snapshot.files import checkpoint_path
 from tests.sim.worlds import (
     SEED_OF_THREE,
     THREE,
-    calm_world,
     harm_to,
     has_noted,
     led,
@@ -112,11 +106,6 @@ def test_a_sync_of_a_fetched_snapshot_fails_once_and_no_other_sync_does() -> Non
     run_until(world, lambda: not node.disk.io_errors.is_planned)
 
 
-def test_without_snapshots_no_part_is_synced() -> None:
-    world, _ = led_world()
-    assert not DiskFaults(harm_to(world)).kinds[PART_SYNC_ERROR]()
-
-
 SNAPSHOT = Path("00000000000000000010-0000000001.checkpoint")
 
 
@@ -149,10 +138,6 @@ def test_whole_snapshots_of_running_nodes_cannot_be_read_until_it_stops(seed: in
     assert not is_unreadable(world, hit[0]), "a node that starts reads its newest snapshot"
     faults.stop()
     assert not any(is_unreadable(world, node_id) for node_id in world.nodes)
-
-
-def test_without_snapshots_there_is_nothing_to_read() -> None:
-    assert not made(started(calm_world())).kinds[SNAPSHOT_UNREADABLE]()
 
 
 def busy_world() -> tuple[World, Process]:
@@ -231,11 +216,6 @@ def test_a_lost_sector_costs_the_vote_and_is_fetched_again() -> None:
     node.lose_power()
     run_until(world, lambda: node.is_damaged)
     run_until(world, lambda: not node.disk.is_rotten and node.process is not None and not node.is_damaged)
-
-
-def test_no_sector_is_lost_of_logs_that_have_not_filled_one() -> None:
-    world, _ = led_world()
-    assert not any(SilentFaults(harm_to(world)).kinds["lost sector"]() for _ in range(10))
 
 
 def test_bits_flip_in_the_heads_of_snapshots_that_are_not_the_newest() -> None:

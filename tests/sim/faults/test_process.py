@@ -1,13 +1,4 @@
-"""Processes that end, pause, restart repeatedly, or leave: each fault does what its name says.
-
-Nodes that are killed during their first start lose power later, and come back.
-
-A node with older versions is understood, and gets no pre-vote requests.
-
-A clock fault affects one machine, and ends with the faults.
-
-A process is killed within a snapshot operation, as soon as there is one.
-"""
+"""Processes that end, pause, restart, leave, or have an old version or another time: faults do what they say."""
 
 from __future__ import annotations
 
@@ -20,7 +11,7 @@ from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import decode_request_header
 from pykraft.protocol.messages import ApiKey
 from pykraft.sim.faults import Faults
-from pykraft.sim.faults.process import ClockFaults, ProcessFaults, SnapshotFaults, VersionFaults
+from pykraft.sim.faults.process import ClockFaults, ProcessFaults, VersionFaults
 from pykraft.sim.machine.clock import WALL_START_MS
 from pykraft.sim.machine.dialect import KAFKA_3_8, KAFKA_3_9
 from pykraft.sim.machine.network import FRAME_LENGTH_SIZE_BYTES
@@ -174,10 +165,6 @@ def test_it_happens_to_each_node_that_it_is_drawn_for() -> None:
     assert world.faults.counts["kill while writing"] > 0
 
 
-def test_it_happens_to_nobody_by_default() -> None:
-    assert not lived(3, 0.0).faults.counts["kill then power loss"]
-
-
 def test_a_node_is_replaced_by_an_older_program_and_upgraded_again() -> None:
     world = started_world()
     harm = harm_to(world)
@@ -284,11 +271,6 @@ def test_a_process_ends_in_it(kind: str) -> None:
             world.turn()
         run_until(world, lambda: all(node.host is not None for node in world.nodes.values()))
     assert tries < 10
-
-
-def test_in_a_world_without_snapshots_there_is_nothing_to_end() -> None:
-    faults = SnapshotFaults(harm_to(calm_world()))
-    assert not any(act() for act in faults.kinds.values())
 
 
 def test_what_was_prepared_around_snapshots_is_taken_back() -> None:

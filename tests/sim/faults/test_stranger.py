@@ -1,9 +1,4 @@
-"""Each act of a stranger reaches its nodes; the quorum works meanwhile and afterwards.
-
-A stranger sends requests, poses as a leader, and answers.
-
-A false leader gives wrong answers, and only to followers that take it for their leader.
-"""
+"""Each act of a stranger and of a false leader reaches its nodes; the quorum works meanwhile and afterwards."""
 
 from __future__ import annotations
 

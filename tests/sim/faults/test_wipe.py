@@ -1,9 +1,4 @@
-"""A node with an empty disk stays down until its former votes and copies no longer count, and then is like new.
-
-An older quorum-state: the node waits until its lost votes no longer count, and keeps every record.
-
-An older directory is put back only where nothing depends on what it forgets, and the voter catches up.
-"""
+"""A node with an empty or older disk takes no part until its former votes and copies no longer count."""
 
 from __future__ import annotations
 

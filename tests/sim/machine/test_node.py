@@ -1,11 +1,4 @@
-"""A virtual machine: it starts, is killed, loses power, leaves, and restarts with what its disk kept.
-
-Connections of a program's own in a simulated process: they end with it, and the host hears nothing of them.
-
-A formatted disk durably holds the node's identity and the first voters; a new disk is another replica.
-
-The bulk lane runs one task after the other, reports them in order, and ends with its process.
-"""
+"""A virtual machine: it starts, is killed, loses power, leaves, and restarts with what its disk kept."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The page of a run: one file without links, stepped through in a real browser, fast with ten thousand events.
-
-Every oracle is explained in plain words, and so is a failure without an oracle.
-
-Each message of the quorum is described in words; an unreadable one is described as such.
-"""
+"""The page of a run: one file without links, in which every oracle and message is explained in words."""
 
 from __future__ import annotations
 

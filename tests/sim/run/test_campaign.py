@@ -1,9 +1,4 @@
-"""Rows of a campaign say whose results they are.
-
-Rows add up, and failures are kept.
-
-Everything is counted, and of many failures only some are kept.
-"""
+"""Everything is counted, rows add up, and of many failures only some are kept."""
 
 from __future__ import annotations
 
