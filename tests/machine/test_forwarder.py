@@ -29,7 +29,7 @@ from pykraft.errors import (
 from pykraft.machine import Replicated
 from pykraft.protocol.messages import ApiKey
 from pykraft.types import Offset
-from tests.client.nodes import BOTH, QUICK, config_of, run, voters_of
+from tests.client.nodes import BOTH, QUICK, config_of, voters_of
 from tests.machine.counters import Add, Counters, Node, leader_of, machines, make_leader, next_turn, state_of
 
 
@@ -47,26 +47,23 @@ async def test_every_node_executes_and_reads(tmp_path: Path, own_thread: bool) -
         assert sorted(totals) == [*range(1, 301)]
 
 
-def test_records_that_wait_share_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        async with machines(tmp_path) as nodes:
-            leader = await leader_of(nodes)
-            follower = next(node for node in nodes if node is not leader)
-            await follower.execute(Add("x", 1))
-            asked: list[ApiKey] = []
-            ask: Callable[..., Any] = Connection.ask_body
+async def test_records_that_wait_share_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with machines(tmp_path) as nodes:
+        leader = await leader_of(nodes)
+        follower = next(node for node in nodes if node is not leader)
+        await follower.execute(Add("x", 1))
+        asked: list[ApiKey] = []
+        ask: Callable[..., Any] = Connection.ask_body
 
-            async def counting(self: Connection, key: ApiKey, *arguments: Any, **others: Any) -> Any:
-                asked.append(key)
-                return await ask(self, key, *arguments, **others)
+        async def counting(self: Connection, key: ApiKey, *arguments: Any, **others: Any) -> Any:
+            asked.append(key)
+            return await ask(self, key, *arguments, **others)
 
-            monkeypatch.setattr(Connection, "ask_body", counting)
-            follower._submission.group_size_bytes_max = 2_000  # about 27 of these commands
-            await asyncio.gather(*(follower.execute(Add("x", 1)) for _ in range(100)))
-            assert state_of(follower).totals == {"x": 101}
-            assert 4 <= len(asked) <= 12
-
-    run(main)
+        monkeypatch.setattr(Connection, "ask_body", counting)
+        follower._submission.group_size_bytes_max = 2_000  # about 27 of these commands
+        await asyncio.gather(*(follower.execute(Add("x", 1)) for _ in range(100)))
+        assert state_of(follower).totals == {"x": 101}
+        assert 4 <= len(asked) <= 12
 
 
 @BOTH
@@ -102,31 +99,28 @@ async def test_commands_of_followers_survive_elections(tmp_path: Path) -> None:
             assert state.totals == {"x": 121}
 
 
-def test_a_forwarded_command_whose_answer_was_lost_is_applied_once(
+async def test_a_forwarded_command_whose_answer_was_lost_is_applied_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def main() -> None:
-        async with machines(tmp_path) as nodes:
-            leader = await leader_of(nodes)
-            follower = next(node for node in nodes if node is not leader)
-            ask: Callable[..., Any] = Connection.ask_body
-            asked = []
+    async with machines(tmp_path) as nodes:
+        leader = await leader_of(nodes)
+        follower = next(node for node in nodes if node is not leader)
+        ask: Callable[..., Any] = Connection.ask_body
+        asked = []
 
-            async def lossy(self: Connection, *arguments: Any, **others: Any) -> Any:
-                asked.append(1)
-                answer = await ask(self, *arguments, **others)
-                if len(asked) % 2:
-                    await self.close()
-                    raise UnreachableError(self.endpoint, "it closed the connection")
-                return answer
+        async def lossy(self: Connection, *arguments: Any, **others: Any) -> Any:
+            asked.append(1)
+            answer = await ask(self, *arguments, **others)
+            if len(asked) % 2:
+                await self.close()
+                raise UnreachableError(self.endpoint, "it closed the connection")
+            return answer
 
-            monkeypatch.setattr(Connection, "ask_body", lossy)
-            for total in range(1, 6):
-                assert await follower.execute(Add("x", 1)) == total
-            async with follower.read() as state:
-                assert state.totals == {"x": 5}
-
-    run(main)
+        monkeypatch.setattr(Connection, "ask_body", lossy)
+        for total in range(1, 6):
+            assert await follower.execute(Add("x", 1)) == total
+        async with follower.read() as state:
+            assert state.totals == {"x": 5}
 
 
 async def test_a_leader_without_the_state_machine_is_an_error_that_says_so(tmp_path: Path) -> None:
@@ -153,34 +147,31 @@ async def test_a_leader_without_the_state_machine_is_an_error_that_says_so(tmp_p
     await plain.close()
 
 
-def test_the_end_of_the_node_answers_everybody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        async with machines(tmp_path) as nodes:
-            leader = await leader_of(nodes)
-            follower = next(node for node in nodes if node is not leader)
-            await follower.execute(Add("x", 1))
-            asked = asyncio.Event()
-
-            async def silent(*_: Any, **__: Any) -> Any:
-                asked.set()
-                await asyncio.Event().wait()
-
-            monkeypatch.setattr(Connection, "ask_body", silent)
-            calls = [asyncio.create_task(follower.execute(Add("x", 1)))]
-            await asked.wait()
-            calls.append(asyncio.create_task(follower.execute(Add("y", 1))))
-            read = asyncio.create_task(enter(follower))
-            await asyncio.wait([read], timeout=0.01)
-            await follower.close()
-            errors = await asyncio.gather(*calls, read, return_exceptions=True)
-            assert {type(error) for error in errors[:2]} == {OutcomeUnknownError}
-            assert all(isinstance(error, PykraftError) for error in errors)
-
+async def test_the_end_of_the_node_answers_everybody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def enter(node: Replicated[Counters]) -> None:
         async with node.read():
             pass
 
-    run(main)
+    async with machines(tmp_path) as nodes:
+        leader = await leader_of(nodes)
+        follower = next(node for node in nodes if node is not leader)
+        await follower.execute(Add("x", 1))
+        asked = asyncio.Event()
+
+        async def silent(*_: Any, **__: Any) -> Any:
+            asked.set()
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(Connection, "ask_body", silent)
+        calls = [asyncio.create_task(follower.execute(Add("x", 1)))]
+        await asked.wait()
+        calls.append(asyncio.create_task(follower.execute(Add("y", 1))))
+        read = asyncio.create_task(enter(follower))
+        await asyncio.wait([read], timeout=0.01)
+        await follower.close()
+        errors = await asyncio.gather(*calls, read, return_exceptions=True)
+        assert {type(error) for error in errors[:2]} == {OutcomeUnknownError}
+        assert all(isinstance(error, PykraftError) for error in errors)
 
 
 async def test_an_old_connection_is_replaced_after_a_change_of_leader(tmp_path: Path) -> None:
@@ -232,24 +223,21 @@ async def test_a_read_has_every_command_that_was_answered_before(tmp_path: Path,
                 assert state.totals == {"x": total}
 
 
-def test_reads_that_wait_share_a_confirmation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        async with machines(tmp_path) as nodes:
-            leader = await leader_of(nodes)
-            await leader.execute(Add("x", 1))
-            begun = counted(leader, monkeypatch)
+async def test_reads_that_wait_share_a_confirmation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with machines(tmp_path) as nodes:
+        leader = await leader_of(nodes)
+        await leader.execute(Add("x", 1))
+        begun = counted(leader, monkeypatch)
 
-            async def read() -> int:
-                async with leader.read() as state:
-                    return state.totals["x"]
+        async def read() -> int:
+            async with leader.read() as state:
+                return state.totals["x"]
 
-            first = asyncio.create_task(read())
-            await next_turn()
-            assert len(begun) == 1
-            assert await asyncio.gather(first, *(read() for _ in range(100))) == [1] * 101
-            assert len(begun) == 2  # those that came during the first confirmation share the second
-
-    run(main)
+        first = asyncio.create_task(read())
+        await next_turn()
+        assert len(begun) == 1
+        assert await asyncio.gather(first, *(read() for _ in range(100))) == [1] * 101
+        assert len(begun) == 2  # those that came during the first confirmation share the second
 
 
 async def test_the_only_voter_reads_at_once(tmp_path: Path) -> None:
@@ -285,29 +273,26 @@ async def test_a_stale_read_asks_nobody_if_it_is_young_enough(tmp_path: Path, mo
             assert len(begun) == 3
 
 
-def test_without_a_leader_a_read_says_so(tmp_path: Path) -> None:
-    async def main() -> None:
-        voters = {1: "127.0.0.1:0", 2: "127.0.0.1:1", 3: "127.0.0.1:2"}
-        node = Replicated(configure(tmp_path / "n1", node_id=1, voters=voters, raft=QUICK), Counters())
-        await node.initialize()
-        with pytest.raises(QuorumUnavailableError, match=r"100 ms .*\(the last try: this node does not lead"):
-            async with node.read(timeout_ms=100):
-                pass
-        async with node.read(stale=True) as state:
-            assert state.totals == {}
-        waiting = asyncio.create_task(enter(node))
-        await next_turn()
-        await node.close()
-        with pytest.raises(NotRunningError):
-            await waiting
-        with pytest.raises(NotRunningError):
-            await enter(node)
-
+async def test_without_a_leader_a_read_says_so(tmp_path: Path) -> None:
     async def enter(node: Node) -> None:
         async with node.read():
             pass
 
-    run(main)
+    voters = {1: "127.0.0.1:0", 2: "127.0.0.1:1", 3: "127.0.0.1:2"}
+    node = Replicated(configure(tmp_path / "n1", node_id=1, voters=voters, raft=QUICK), Counters())
+    await node.initialize()
+    with pytest.raises(QuorumUnavailableError, match=r"100 ms .*\(the last try: this node does not lead"):
+        async with node.read(timeout_ms=100):
+            pass
+    async with node.read(stale=True) as state:
+        assert state.totals == {}
+    waiting = asyncio.create_task(enter(node))
+    await next_turn()
+    await node.close()
+    with pytest.raises(NotRunningError):
+        await waiting
+    with pytest.raises(NotRunningError):
+        await enter(node)
 
 
 @pytest.mark.parametrize("wrong", [{"timeout_ms": 0}, {"max_age_ms": 5}, {"stale": True, "max_age_ms": -1}])

@@ -30,7 +30,7 @@ from pykraft.protocol.records import encode_batch
 from pykraft.protocol.schema import Body
 from pykraft.recipes import KeyValues, Put, Transaction, TransactionResult
 from pykraft.types import Endpoint, Epoch, Listeners, Offset
-from tests.client.nodes import TIMEOUT_S, Recorder, alone, run
+from tests.client.nodes import TIMEOUT_S, Recorder, alone
 from tests.processes.rpc_edges import edges, places, plain, put
 
 CLIENTS: Final = ("CLIENTS",)
@@ -283,25 +283,22 @@ async def test_a_listener_gets_records_after_every_hostile_batch(tmp_path: Path)
         await recorder.wait_for(lambda: b"after" in recorder.records)
 
 
-def test_a_command_that_no_replica_could_apply_is_refused_and_is_not_in_the_log(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with store(tmp_path) as node:
-            await node.execute(Transaction((Put("k", "before"),)))
-            [port] = [endpoint.port for name, endpoint in node.node.listeners if name not in CLIENTS]
+async def test_a_command_that_no_replica_could_apply_is_refused_and_is_not_in_the_log(tmp_path: Path) -> None:
+    async with store(tmp_path) as node:
+        await node.execute(Transaction((Put("k", "before"),)))
+        [port] = [endpoint.port for name, endpoint in node.node.listeners if name not in CLIENTS]
 
-            async def forward(*records: bytes) -> Body:
-                body = {"cluster_id": node._server._cluster_id, "records": pack_records(records)}
-                return await ask(port, ApiKey.FORWARD, 0, body)
+        async def forward(*records: bytes) -> Body:
+            body = {"cluster_id": node._server._cluster_id, "records": pack_records(records)}
+            return await ask(port, ApiKey.FORWARD, 0, body)
 
-            opened = await forward(encode_log_record(OpenRecord(0, b"n" * 16)))
-            session, end = opened["offset"], node.node.log_end_offset
-            for command in COMMANDS:
-                answer = await forward(encode_command(0, session, 0, 0, command))
-                assert answer["error_code"] == 42, command[:100]
-            assert node.node.log_end_offset == end
-            good = KeyValues.commands.serialize(Transaction((Put("k", "theirs"),)))
-            assert (await forward(encode_command(0, session, 0, 0, good)))["error_code"] == 0
-            with pytest.raises(CommandRejectedError):
-                await node.execute(Transaction((Put("k", "v", lease=9),)))
-
-    run(main)
+        opened = await forward(encode_log_record(OpenRecord(0, b"n" * 16)))
+        session, end = opened["offset"], node.node.log_end_offset
+        for command in COMMANDS:
+            answer = await forward(encode_command(0, session, 0, 0, command))
+            assert answer["error_code"] == 42, command[:100]
+        assert node.node.log_end_offset == end
+        good = KeyValues.commands.serialize(Transaction((Put("k", "theirs"),)))
+        assert (await forward(encode_command(0, session, 0, 0, good)))["error_code"] == 0
+        with pytest.raises(CommandRejectedError):
+            await node.execute(Transaction((Put("k", "v", lease=9),)))

@@ -30,7 +30,7 @@ from pykraft.machine.replica import SESSION_TIMEOUT_MS, MachineReplica
 from pykraft.machine.replicated import PROGRAM, voter_ids
 from pykraft.protocol.schema import Body
 from pykraft.types import Endpoint
-from tests.client.nodes import BOTH, alone, config_of, run
+from tests.client.nodes import BOTH, alone, config_of
 from tests.machine.counters import Add, Counters, Node, leader_of, machines, make_leader, next_turn, state_of
 
 
@@ -177,32 +177,31 @@ class Alarm(Counters):
         self.rang.append(context)
 
 
-def test_the_leader_writes_the_time_while_sessions_are_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        monkeypatch.setattr(replicated, "TICKS_OF_A_SESSION", 3_000)  # one in 20 ms
-        async with machines(tmp_path, 1) as [node]:
-            await node.node.wait_for_leader()
-            end = node.node.log_end_offset
-            looks: list[int] = []
-            looked = asyncio.Event()
+async def test_the_leader_writes_the_time_while_sessions_are_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replicated, "TICKS_OF_A_SESSION", 3_000)  # one in 20 ms
+    async with machines(tmp_path, 1) as [node]:
+        await node.node.wait_for_leader()
+        end = node.node.log_end_offset
+        looks: list[int] = []
+        looked = asyncio.Event()
 
-            def no_sessions(_: object) -> int:
-                looks.append(0)
-                if len(looks) == 3:
-                    looked.set()
-                return 0
+        def no_sessions(_: object) -> int:
+            looks.append(0)
+            if len(looks) == 3:
+                looked.set()
+            return 0
 
-            with monkeypatch.context() as patch:
-                patch.setattr(MachineReplica, "sessions_count", property(no_sessions))
-                await looked.wait()
-            assert node.node.log_end_offset == end  # no session is open: an idle log does not grow
-            await node.execute(Add("x", 1))
-            before = node._replica.time_ms
-            async with asyncio.timeout(10):
-                await node.node.wait_applied(node._applier, end + 3)
-            assert node._replica.time_ms > before
-
-    run(main)
+        with monkeypatch.context() as patch:
+            patch.setattr(MachineReplica, "sessions_count", property(no_sessions))
+            await looked.wait()
+        assert node.node.log_end_offset == end  # no session is open: an idle log does not grow
+        await node.execute(Add("x", 1))
+        before = node._replica.time_ms
+        async with asyncio.timeout(10):
+            await node.node.wait_applied(node._applier, end + 3)
+        assert node._replica.time_ms > before
 
 
 async def test_time_alone_reaches_every_replica_and_outlives_the_leader(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from pykraft.recipes import (
     lock,
 )
 from pykraft.recipes.coordination import wait_deleted
-from tests.client.nodes import run
 from tests.recipes.stores import StoreNode, led, stores
 
 
@@ -112,32 +111,31 @@ async def test_a_lock_is_not_that_of_a_longer_name(tmp_path: Path) -> None:
                 assert holder.created == held.token
 
 
-def test_who_waits_for_what_was_compacted_waits_for_what_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        async with stores(tmp_path, 1) as [node]:
-            store, looks = KeyValueStore(node), asyncio.Queue[int]()
-            await store.put("held", "")
-            item = await store.get("held")
-            assert item is not None
-            await store.compact(await store.put("other", "") + 1)
-            revision = KeyValueStore.revision
+async def test_who_waits_for_what_was_compacted_waits_for_what_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stores(tmp_path, 1) as [node]:
+        store, looks = KeyValueStore(node), asyncio.Queue[int]()
+        await store.put("held", "")
+        item = await store.get("held")
+        assert item is not None
+        await store.compact(await store.put("other", "") + 1)
+        revision = KeyValueStore.revision
 
-            async def counted(self: KeyValueStore) -> int:
-                looks.put_nowait(1)
-                return await revision(self)
+        async def counted(self: KeyValueStore) -> int:
+            looks.put_nowait(1)
+            return await revision(self)
 
-            monkeypatch.setattr(KeyValueStore, "revision", counted)
-            waiting = asyncio.ensure_future(wait_deleted(store, item))
-            for _ in range(3):  # the watch that comes too late, the look, the watch from now on
-                await looks.get()
-            for turn in range(20):
-                await store.put("other", str(turn))
-            assert not waiting.done()
-            assert looks.empty(), "it looks once, not again and again"
-            await store.delete("held")
-            await waiting
-
-    run(main)
+        monkeypatch.setattr(KeyValueStore, "revision", counted)
+        waiting = asyncio.ensure_future(wait_deleted(store, item))
+        for _ in range(3):  # the watch that comes too late, the look, the watch from now on
+            await looks.get()
+        for turn in range(20):
+            await store.put("other", str(turn))
+        assert not waiting.done()
+        assert looks.empty(), "it looks once, not again and again"
+        await store.delete("held")
+        await waiting
 
 
 async def test_an_item_that_is_another_one_by_now_is_gone(tmp_path: Path) -> None:
@@ -200,30 +198,27 @@ async def test_the_death_of_the_leader_elects_another_one(tmp_path: Path) -> Non
         await seen.aclose()
 
 
-def test_a_watch_that_comes_too_late_looks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        async with stores(tmp_path, 1) as [node]:
-            store = KeyValueStore(node)
-            seen = leaders(store, "job")
-            assert await anext(seen) is None
-            watch = store.watch
-            calls: list[int] = []
+async def test_a_watch_that_comes_too_late_looks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with stores(tmp_path, 1) as [node]:
+        store = KeyValueStore(node)
+        seen = leaders(store, "job")
+        assert await anext(seen) is None
+        watch = store.watch
+        calls: list[int] = []
 
-            def late(key: str, end: str | None, *, from_revision: int) -> object:
-                calls.append(from_revision)
-                if len(calls) == 1:
-                    raise CompactedError(1, 2)
-                return watch(key, end, from_revision=from_revision)
+        def late(key: str, end: str | None, *, from_revision: int) -> object:
+            calls.append(from_revision)
+            if len(calls) == 1:
+                raise CompactedError(1, 2)
+            return watch(key, end, from_revision=from_revision)
 
-            monkeypatch.setattr(store, "watch", late)
-            waiting = asyncio.ensure_future(anext(seen))
-            while len(calls) < 2:
-                await store.get("job")
-            async with leadership(KeyValueStore(node), "job", "one"):
-                assert await waiting == "one"
-            await seen.aclose()
-
-    run(main)
+        monkeypatch.setattr(store, "watch", late)
+        waiting = asyncio.ensure_future(anext(seen))
+        while len(calls) < 2:
+            await store.get("job")
+        async with leadership(KeyValueStore(node), "job", "one"):
+            assert await waiting == "one"
+        await seen.aclose()
 
 
 async def test_all_go_on_together_again_and_again(tmp_path: Path) -> None:
