@@ -12,9 +12,8 @@ import pytest
 from pykraft.core.messages import AddVoterRequest, ChangeVoterResponse
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.protocol.api import ApiKey
-from pykraft.rpc.context import Refusal
 from pykraft.types import NodeId, ReplicaKey
-from tests.rpc.wires import KEY_3, TWO_LISTENERS, asked, body_of, replied, sent
+from tests.rpc.wires import KEY_3, TWO_LISTENERS, replied, sent
 
 KEY = ApiKey.ADD_RAFT_VOTER
 REQUEST = AddVoterRequest(voter=KEY_3, listeners=TWO_LISTENERS, timeout_ms=1000)
@@ -36,12 +35,6 @@ def test_version_0_cannot_ask_for_an_early_answer() -> None:
 def test_a_key_without_directory_or_with_a_negative_id_reaches_the_core() -> None:
     for voter in (ReplicaKey(NodeId(3)), ReplicaKey(NodeId(-1))):
         assert sent(replace(REQUEST, voter=voter), 1).voter == voter
-
-
-def test_another_cluster_is_refused() -> None:
-    refused = asked(KEY, 1, {**body_of(REQUEST, 1), "cluster_id": "x"})
-    assert refused == Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, {"error_code": ErrorCode.INCONSISTENT_CLUSTER_ID})
-    assert asked(KEY, 1, {**body_of(REQUEST, 1), "cluster_id": None}) == REQUEST
 
 
 @pytest.mark.conformance(100)

@@ -9,12 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from pykraft.core.messages import BeginQuorumEpochRequest, BeginQuorumEpochResponse, TopLevelError
-from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.core.messages import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 from pykraft.protocol.api import ApiKey
-from pykraft.rpc.context import Refusal
 from pykraft.types import NO_LISTENERS, Endpoint, Epoch, Listeners, NodeId
-from tests.rpc.wires import KEY_3, LEADER, TWO_LISTENERS, asked, body_of, receive, replied, sent
+from tests.rpc.wires import KEY_3, LEADER, TWO_LISTENERS, asked, body_of, replied, sent
 
 KEY = ApiKey.BEGIN_QUORUM_EPOCH
 REQUEST = BeginQuorumEpochRequest(epoch=Epoch(6), leader_id=NodeId(1), voter=KEY_3, listeners=TWO_LISTENERS)
@@ -43,17 +41,3 @@ def test_listener_names_become_upper_case_and_the_last_of_two_counts() -> None:
     found = asked(KEY, 1, {**body_of(REQUEST, 1), "leader_endpoints": endpoints})
     assert isinstance(found, BeginQuorumEpochRequest)
     assert found.listeners == Listeners((("CONTROLLER", Endpoint("b", 2)),))
-
-
-def test_what_is_not_for_us_is_refused_above_the_partition() -> None:
-    body = body_of(REQUEST, 1)
-    refused = asked(KEY, 1, {**body, "cluster_id": "x"})
-    assert refused == Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, {"error_code": ErrorCode.INCONSISTENT_CLUSTER_ID})
-    refused = asked(KEY, 1, {**body, "topics": []})
-    assert refused == Refusal(ErrorCode.INVALID_REQUEST, {"error_code": ErrorCode.INVALID_REQUEST})
-
-
-def test_answers_are_for_us_or_an_error() -> None:
-    assert receive(KEY, 1, {"error_code": 31}) == TopLevelError(error=31)
-    with pytest.raises(ProtocolError):
-        receive(KEY, 1, {})

@@ -36,7 +36,8 @@ from pykraft.types import NodeId, Uuid
 from tests.core.replicas import key as replica_key
 from tests.core.said import add_voter, begin, end, fetch, fetch_snapshot, update_voter, vote
 from tests.memory import taking_less_than
-from tests.rpc.wires import CONTEXT, answered, asked, body_of
+from tests.processes.rpc_edges import plain
+from tests.rpc.wires import CONTEXT, answered, asked, body_of, receive
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 FILES = [path for path in sorted(GOLDEN.glob("*/frames/*.txt")) if int(path.name.split("-")[0]) in codec.RPCS]
@@ -246,3 +247,33 @@ def test_a_vote_of_a_million_empty_topics_costs_nothing(version: int) -> None:
     )
     assert isinstance(answer, Refusal)
     assert answer.error == ErrorCode.INVALID_REQUEST
+
+
+CLUSTERED = [key for key in map(ApiKey, codec.RPCS) if "cluster_id" in plain(APIS[key].request.body, 2)]
+OF_A_PARTITION = [ApiKey.VOTE, ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH, ApiKey.FETCH_SNAPSHOT]
+
+
+@pytest.mark.conformance(61)
+@pytest.mark.parametrize("key", CLUSTERED)
+@pytest.mark.parametrize("cluster_id", ["another", ""])
+def test_another_cluster_is_refused_before_the_topic_is_read(key: ApiKey, cluster_id: str) -> None:
+    versions = APIS[key].request.versions
+    for version in range(versions.min, versions.max + 1):
+        body = plain(APIS[key].request.body, version)
+        if "cluster_id" in body:
+            refused = asked(key, version, {**body, "cluster_id": cluster_id})
+            assert isinstance(refused, Refusal)
+            assert refused.error == refused.body["error_code"] == ErrorCode.INCONSISTENT_CLUSTER_ID
+
+
+@pytest.mark.parametrize("key", OF_A_PARTITION)
+def test_anything_but_one_topic_is_refused_and_no_answer(key: ApiKey) -> None:
+    version = APIS[key].request.versions.max
+    topics = plain(APIS[key].request.body, version)["topics"]
+    for count in (0, 2):
+        refused = asked(key, version, {"cluster_id": None, "topics": topics * count})
+        assert refused == Refusal(ErrorCode.INVALID_REQUEST, {"error_code": ErrorCode.INVALID_REQUEST})
+    for code in (31, 104, 999):
+        assert receive(key, version, {"error_code": code}) == TopLevelError(error=code)
+    with pytest.raises(ProtocolError):
+        receive(key, version, {})

@@ -9,12 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from pykraft.core.messages import EndQuorumEpochRequest, EndQuorumEpochResponse, TopLevelError
-from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.core.messages import EndQuorumEpochRequest, EndQuorumEpochResponse
 from pykraft.protocol.api import ApiKey
-from pykraft.rpc.context import Refusal
 from pykraft.types import NO_LISTENERS, Epoch, NodeId, ReplicaKey
-from tests.rpc.wires import KEY_2, KEY_3, LEADER, TWO_LISTENERS, asked, body_of, receive, replied, sent
+from tests.rpc.wires import KEY_2, KEY_3, LEADER, TWO_LISTENERS, replied, sent
 
 KEY = ApiKey.END_QUORUM_EPOCH
 REQUEST = EndQuorumEpochRequest(epoch=Epoch(6), leader_id=NodeId(1), successors=(KEY_3, KEY_2), listeners=TWO_LISTENERS)
@@ -37,17 +35,3 @@ def test_version_0_names_successors_by_id() -> None:
 @pytest.mark.parametrize("version", [0, 1])
 def test_there_may_be_no_successor(version: int) -> None:
     assert sent(replace(REQUEST, successors=()), version).successors == ()
-
-
-def test_what_is_not_for_us_is_refused_above_the_partition() -> None:
-    body = body_of(REQUEST, 1)
-    refused = asked(KEY, 1, {**body, "cluster_id": "x"})
-    assert refused == Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, {"error_code": ErrorCode.INCONSISTENT_CLUSTER_ID})
-    refused = asked(KEY, 1, {**body, "topics": body["topics"] * 2})
-    assert refused == Refusal(ErrorCode.INVALID_REQUEST, {"error_code": ErrorCode.INVALID_REQUEST})
-
-
-def test_answers_are_for_us_or_an_error() -> None:
-    assert receive(KEY, 1, {"error_code": 42}) == TopLevelError(error=42)
-    with pytest.raises(ProtocolError):
-        receive(KEY, 1, {})

@@ -48,15 +48,6 @@ def test_version_0_carries_neither_directory_id_nor_endpoints() -> None:
     assert replied(KEY, 0, RESPONSE) == replace(RESPONSE, listeners=NO_LISTENERS)
 
 
-def test_refusals_above_the_partition() -> None:
-    body = body_of(REQUEST, 1)
-    refused = asked(KEY, 1, {**body, "cluster_id": "x"})
-    assert refused == Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, {"error_code": ErrorCode.INCONSISTENT_CLUSTER_ID})
-    for count in (0, 2):
-        refused = asked(KEY, 1, {**body, "topics": body["topics"] * count})
-        assert refused == Refusal(ErrorCode.INVALID_REQUEST, {"error_code": ErrorCode.INVALID_REQUEST})
-
-
 @pytest.mark.parametrize(("name", "index"), [("other", 0), (CONTEXT.topic_name, 1)])
 def test_another_partition_is_unknown_within_the_partition_and_names_no_leader(name: str, index: int) -> None:
     body = body_of(REQUEST, 1)

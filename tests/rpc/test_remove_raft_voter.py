@@ -8,10 +8,8 @@ from __future__ import annotations
 import pytest
 
 from pykraft.core.messages import ChangeVoterResponse, RemoveVoterRequest
-from pykraft.errors import ErrorCode
 from pykraft.protocol.api import ApiKey
-from pykraft.rpc.context import Refusal
-from tests.rpc.wires import KEY_3, asked, body_of, replied, sent
+from tests.rpc.wires import KEY_3, replied, sent
 
 KEY = ApiKey.REMOVE_RAFT_VOTER
 REQUEST = RemoveVoterRequest(voter=KEY_3)
@@ -22,8 +20,3 @@ def test_requests_and_answers() -> None:
     assert sent(REQUEST, 0) == REQUEST
     message = ChangeVoterResponse(error=127, error_message="no")
     assert replied(KEY, 0, message) == message
-
-
-def test_another_cluster_is_refused() -> None:
-    refused = asked(KEY, 0, {**body_of(REQUEST, 0), "cluster_id": "x"})
-    assert refused == Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, {"error_code": ErrorCode.INCONSISTENT_CLUSTER_ID})

@@ -8,11 +8,9 @@ from __future__ import annotations
 import pytest
 
 from pykraft.core.messages import TransferLeadershipRequest, TransferLeadershipResponse
-from pykraft.errors import ErrorCode
 from pykraft.protocol.api import ApiKey
-from pykraft.rpc.context import Refusal
 from pykraft.types import Epoch, NodeId
-from tests.rpc.wires import asked, body_of, replied, sent
+from tests.rpc.wires import replied, sent
 
 KEY = ApiKey.TRANSFER_LEADERSHIP
 REQUEST = TransferLeadershipRequest(target_id=NodeId(3), timeout_ms=1_000)
@@ -23,8 +21,3 @@ def test_requests_and_answers(leader_id: NodeId | None) -> None:
     assert sent(REQUEST, 0) == REQUEST
     message = TransferLeadershipResponse(error=7, error_message="no", leader_id=leader_id, epoch=Epoch(6))
     assert replied(KEY, 0, message) == message
-
-
-def test_another_cluster_is_refused() -> None:
-    refused = asked(KEY, 0, {**body_of(REQUEST, 0), "cluster_id": "x"})
-    assert refused == Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, {"error_code": ErrorCode.INCONSISTENT_CLUSTER_ID})

@@ -10,11 +10,9 @@ from dataclasses import replace
 import pytest
 
 from pykraft.core.messages import UpdateVoterRequest, UpdateVoterResponse
-from pykraft.errors import ErrorCode
 from pykraft.protocol.api import ApiKey
-from pykraft.rpc.context import Refusal
 from pykraft.types import NO_LISTENERS, Epoch, NodeId, VersionRange
-from tests.rpc.wires import KEY_3, LEADER, TWO_LISTENERS, asked, body_of, replied, sent
+from tests.rpc.wires import KEY_3, LEADER, TWO_LISTENERS, replied, sent
 
 KEY = ApiKey.UPDATE_RAFT_VOTER
 REQUEST = UpdateVoterRequest(epoch=Epoch(4), voter=KEY_3, listeners=TWO_LISTENERS, kraft_version=VersionRange(0, 1))
@@ -42,8 +40,3 @@ def test_answers_with_and_without_leader_and_endpoint(message: UpdateVoterRespon
 @pytest.mark.conformance(98)
 def test_an_endpoint_without_a_leader_is_not_told() -> None:
     assert replied(KEY, 0, replace(RESPONSE, leader_id=None)).listeners == NO_LISTENERS
-
-
-def test_another_cluster_is_refused() -> None:
-    refused = asked(KEY, 0, {**body_of(REQUEST, 0), "cluster_id": "x"})
-    assert refused == Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, {"error_code": ErrorCode.INCONSISTENT_CLUSTER_ID})

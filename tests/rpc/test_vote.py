@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from pykraft.core.messages import TopLevelError, VoteRequest, VoteResponse
+from pykraft.core.messages import VoteRequest, VoteResponse
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.protocol.api import ApiKey
 from pykraft.rpc.context import Refusal
@@ -49,15 +49,6 @@ def test_impossible_values_reach_the_core_which_answers_them() -> None:
     last = OffsetAndEpoch(Offset(-1), Epoch(-7))
     odd = replace(REQUEST, epoch=Epoch(-2), candidate=ReplicaKey(NodeId(-1)), last=last)
     assert sent(odd, 2) == odd
-
-
-@pytest.mark.conformance(61)
-@pytest.mark.parametrize("version", [0, 1, 2])
-@pytest.mark.parametrize("cluster_id", ["another", ""])
-def test_another_cluster_is_refused_before_the_topic_is_looked_at(version: int, cluster_id: str) -> None:
-    body = {"cluster_id": cluster_id, "topics": []}
-    expected = Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, {"error_code": ErrorCode.INCONSISTENT_CLUSTER_ID})
-    assert asked(ApiKey.VOTE, version, body) == expected
 
 
 def test_no_cluster_id_is_accepted() -> None:
@@ -112,11 +103,6 @@ def test_endpoints_of_others_and_such_as_nobody_can_dial_are_not_told() -> None:
         found = receive(ApiKey.VOTE, 2, {"topics": topics, "node_endpoints": [endpoint]})
         assert isinstance(found, VoteResponse)
         assert found.listeners == NO_LISTENERS
-
-
-def test_an_error_above_the_partition_is_all_there_is() -> None:
-    assert receive(ApiKey.VOTE, 2, {"error_code": 104}) == TopLevelError(error=104)
-    assert receive(ApiKey.VOTE, 2, {"error_code": 999}) == TopLevelError(error=999)
 
 
 @pytest.mark.parametrize("topics", [[], [{"topic_name": "t", "partitions": [{}]}]])
