@@ -372,56 +372,23 @@ def test_what_is_told_lies_within_what_was_recorded(steps: list[tuple[float, flo
 
 
 @pytest.mark.conformance(118)
-def test_a_ratio_without_pieces_is_one() -> None:
-    assert TimeRatio().measure() == 1
-
-
-@pytest.mark.conformance(118)
-def test_the_first_piece_only_begins_the_interval() -> None:
+@pytest.mark.parametrize(
+    "steps",
+    [
+        pytest.param([1], id="no piece"),
+        pytest.param([(1_000, 1_000), 1, (0, 2_000), 0], id="the first piece only begins the interval"),
+        pytest.param([(0, 0), (10, 10), (0, 20), 0.5, (10, 30), 1, (0, 40), 0], id="several"),
+        # A piece begins at 30; at 40, within it, is measured; it ends at 45, and counts in the next interval.
+        pytest.param([(0, 0), (10, 10), (0, 20), 0.5, (15, 45), 15 / 25], id="a measurement within a piece"),
+        pytest.param([(0, 0), (0, 10), 0, 1], id="a second measurement at once has nothing to divide"),
+        pytest.param([(0, 0), (50, 10), 1], id="never more than one"),
+    ],
+)
+def test_a_ratio_is_of_the_time_since_the_last_measurement(steps: list[float | tuple[float, float]]) -> None:
+    """Pieces are (busy, end) in ms; a number is what is measured there."""
     ratio = TimeRatio()
-    ratio.record(1_000, 1_000)
-    assert ratio.measure() == 1
-    ratio.record(0, 2_000)
-    assert ratio.measure() == 0
-
-
-@pytest.mark.conformance(118)
-def test_a_ratio_is_of_the_time_since_the_last_measurement() -> None:
-    ratio = TimeRatio()
-    ratio.record(0, 0)
-    ratio.record(10, 10)
-    ratio.record(0, 20)
-    assert ratio.measure() == 0.5
-    ratio.record(10, 30)
-    assert ratio.measure() == 1
-    ratio.record(0, 40)
-    assert ratio.measure() == 0
-
-
-@pytest.mark.conformance(118)
-def test_a_measurement_within_a_piece_leaves_it_to_the_next_interval() -> None:
-    ratio = TimeRatio()
-    ratio.record(0, 0)
-    ratio.record(10, 10)
-    ratio.record(0, 20)
-    # A piece begins at 30; at 40, within it, is measured; it ends at 45.
-    assert ratio.measure() == 0.5
-    ratio.record(15, 45)
-    assert ratio.measure() == pytest.approx(15 / 25)
-
-
-@pytest.mark.conformance(118)
-def test_a_second_measurement_at_once_has_nothing_to_divide() -> None:
-    ratio = TimeRatio()
-    ratio.record(0, 0)
-    ratio.record(0, 10)
-    assert ratio.measure() == 0
-    assert ratio.measure() == 1
-
-
-@pytest.mark.conformance(118)
-def test_a_ratio_is_never_more_than_one() -> None:
-    ratio = TimeRatio()
-    ratio.record(0, 0)
-    ratio.record(50, 10)
-    assert ratio.measure() == 1
+    for step in steps:
+        if isinstance(step, tuple):
+            ratio.record(*step)
+        else:
+            assert ratio.measure() == pytest.approx(step)

@@ -63,38 +63,29 @@ def file(name: str, content: bytes) -> Case:
     return write
 
 
+def edited(offset: int, change: Callable[[bytes, int, int], bytes]) -> Case:
+    """The segment that holds this batch has other bytes: ``change`` gets them, and the batch's position and size."""
+
+    def write(node: Path) -> None:
+        segment, position = at_offset(node, offset)
+        segment.write_bytes(change(segment.read_bytes(), position, batch_size(segment)))
+
+    return write
+
+
 def cut_at(offset: int, *, more: int) -> Case:
     """The segment ends so many bytes behind the beginning of this batch."""
-
-    def cut(node: Path) -> None:
-        segment, position = at_offset(node, offset)
-        segment.write_bytes(segment.read_bytes()[: position + more])
-
-    return cut
+    return edited(offset, lambda data, start, _: data[: start + more])
 
 
 def zeros_from(offset: int, *, more: int = 0, behind: int = 0) -> Case:
     """From this batch on the segment holds only zeros."""
-
-    def zero(node: Path) -> None:
-        segment, position = at_offset(node, offset)
-        data = segment.read_bytes()
-        start = position + more
-        segment.write_bytes(data[:start] + bytes(len(data) - start + behind))
-
-    return zero
+    return edited(offset, lambda data, start, _: data[: start + more] + bytes(len(data) - start - more + behind))
 
 
 def zeros_in(offset: int) -> Case:
     """This batch is zeros, and those after it are whole."""
-
-    def zero(node: Path) -> None:
-        segment, position = at_offset(node, offset)
-        data = segment.read_bytes()
-        size_bytes = batch_size(segment)
-        segment.write_bytes(data[:position] + bytes(size_bytes) + data[position + size_bytes :])
-
-    return zero
+    return edited(offset, lambda data, start, size: data[:start] + bytes(size) + data[start + size :])
 
 
 def flip_in(offset: int, at: int) -> Case:
@@ -122,13 +113,7 @@ def epoch_of(offset: int, epoch: int, *, until: int | None = None) -> Case:
 
 def without_batch(offset: int) -> Case:
     """The bytes of a batch are missing."""
-
-    def remove(node: Path) -> None:
-        segment, position = at_offset(node, offset)
-        data = segment.read_bytes()
-        segment.write_bytes(data[:position] + data[position + batch_size(segment) :])
-
-    return remove
+    return edited(offset, lambda data, start, size: data[:start] + data[start + size :])
 
 
 def without_segment(index: int) -> Case:

@@ -37,7 +37,7 @@ def test_a_power_loss_after_any_system_call_costs_nothing_that_was_told(name: st
     recorded = record(name, OsFs(), tmp_path)
     replay = Replay(tmp_path)
     for call in recorded.calls:
-        replay.apply(call)
+        call(replay)
     assert replay.left(ALL_KEPT) == real_tree(tmp_path), "a system call was not recorded"
     assert list(explore(recorded)) == []
 
@@ -82,7 +82,7 @@ def explore(recorded: Recorded) -> Iterator[str]:
     seen: set[bytes] = set()
     for calls_count in range(len(recorded.calls) + 1):
         if calls_count > 0:
-            replay.apply(recorded.calls[calls_count - 1])
+            recorded.calls[calls_count - 1](replay)
         held = recorded.promises.at(calls_count)
         fates = {each.name: each for each in EXTREMES} | {f"drawn from {calls_count}": DrawnFate(Random(calls_count))}
         for name, fate in fates.items():

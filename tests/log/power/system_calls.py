@@ -11,9 +11,10 @@ Source: ALICE (Pillai et al., OSDI 2014), which records with strace and replays 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, TypeAlias
@@ -23,69 +24,8 @@ import pytest
 from pykraft.sim.machine.disk import ROOT, Tree, VirtualDisk, VirtualFile
 from pykraft.sim.machine.inode import Fate
 
-
-@dataclass(frozen=True, slots=True)
-class MakeDirectory:
-    """``mkdir``."""
-
-    path: Path
-
-
-@dataclass(frozen=True, slots=True)
-class Create:
-    """``open`` of a name that was not there; ``file`` is the number of the new file."""
-
-    path: Path
-    file: int
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """``pwrite`` or ``pwritev``."""
-
-    file: int
-    position: int
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Resize:
-    """``ftruncate``."""
-
-    file: int
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class SyncFile:
-    """``fsync`` or ``fdatasync`` of a file."""
-
-    file: int
-
-
-@dataclass(frozen=True, slots=True)
-class SyncDirectory:
-    """``fsync`` of a directory."""
-
-    path: Path
-
-
-@dataclass(frozen=True, slots=True)
-class Rename:
-    """``rename`` or ``replace``, within one directory."""
-
-    old: Path
-    new: Path
-
-
-@dataclass(frozen=True, slots=True)
-class Remove:
-    """``unlink``."""
-
-    path: Path
-
-
-Call: TypeAlias = MakeDirectory | Create | Write | Resize | SyncFile | SyncDirectory | Rename | Remove
+Call: TypeAlias = "Callable[[Replay], None]"
+"""A call that was recorded: it can be made again, on the disk of a replay."""
 
 
 @dataclass(slots=True)
@@ -136,7 +76,7 @@ class Recording:
             file = len(self._identities)
             self._identities[file] = identity
             self._files[path] = file
-            self.calls.append(Create(path, file))
+            self.calls.append(partial(Replay.create, path=path, file=file))
         file = self._files[path]
         assert self._identities[file] == identity, f"{path} is another file than the recorded calls made it"
         return file
@@ -152,7 +92,7 @@ class Recording:
         def record(path: Any, *others: Any, **named: Any) -> None:
             real(path, *others, **named)
             if self._is_below(path):
-                self.calls.append(MakeDirectory(Path(path)))
+                self.calls.append(partial(Replay.mkdir, path=Path(path)))
 
         return record
 
@@ -162,7 +102,7 @@ class Recording:
             reached = self._descriptors.get(descriptor)
             if isinstance(reached, Path):
                 assert name == "fsync", f"{name} of a directory"
-                self.calls.append(SyncDirectory(reached))
+                self.calls.append(partial(Replay.sync_dir, path=reached))
             elif reached is not None:
                 self.calls.append(_noted(name, reached, others, done))
             return done
@@ -174,7 +114,7 @@ class Recording:
             real(old, new)
             if self._is_below(old):
                 self._files[Path(new)] = self._files.pop(Path(old))
-                self.calls.append(Rename(Path(old), Path(new)))
+                self.calls.append(partial(Replay.rename, old=Path(old), new=Path(new)))
 
         return record
 
@@ -183,7 +123,7 @@ class Recording:
             real(path)
             if self._is_below(path):
                 del self._files[Path(path)]
-                self.calls.append(Remove(Path(path)))
+                self.calls.append(partial(Replay.remove, path=Path(path)))
 
         return record
 
@@ -191,13 +131,13 @@ class Recording:
 def _noted(name: str, file: int, arguments: Sequence[Any], done: Any) -> Call:
     match name, arguments:
         case "pwrite", (data, position):
-            return Write(file, position, bytes(data)[:done])
+            return partial(Replay.write, file=file, position=position, data=bytes(data)[:done])
         case "pwritev", (parts, position):
-            return Write(file, position, b"".join(parts)[:done])
+            return partial(Replay.write, file=file, position=position, data=b"".join(parts)[:done])
         case "ftruncate", (size_bytes,):
-            return Resize(file, size_bytes)
+            return partial(Replay.truncate, file=file, size_bytes=size_bytes)
         case _:
-            return SyncFile(file)
+            return partial(Replay.sync, file=file)
 
 
 def real_tree(top: Path) -> dict[Path, bytes | None]:
@@ -213,26 +153,29 @@ class Replay:
         self._disk = VirtualDisk(Random(1))
         self._files: dict[int, VirtualFile] = {}
 
-    def apply(self, call: Call) -> None:
-        """Carry out one more call."""
-        disk, at = self._disk, self._at
-        match call:
-            case MakeDirectory(path):
-                disk.mkdir(at(path))
-            case Create(path, file):
-                self._files[file] = disk.open(at(path), create=True)
-            case Write(file, position, data):
-                self._files[file].pwrite([data], position)
-            case Resize(file, size_bytes):
-                self._files[file].truncate(size_bytes)
-            case SyncFile(file):
-                self._files[file].sync()
-            case SyncDirectory(path):
-                disk.sync_dir(at(path))
-            case Rename(old, new):
-                disk.rename(at(old), at(new))
-            case Remove(path):
-                disk.remove(at(path))
+    def mkdir(self, path: Path) -> None:
+        self._disk.mkdir(self._at(path))
+
+    def create(self, path: Path, file: int) -> None:
+        self._files[file] = self._disk.open(self._at(path), create=True)
+
+    def write(self, file: int, position: int, data: bytes) -> None:
+        self._files[file].pwrite([data], position)
+
+    def truncate(self, file: int, size_bytes: int) -> None:
+        self._files[file].truncate(size_bytes)
+
+    def sync(self, file: int) -> None:
+        self._files[file].sync()
+
+    def sync_dir(self, path: Path) -> None:
+        self._disk.sync_dir(self._at(path))
+
+    def rename(self, old: Path, new: Path) -> None:
+        self._disk.rename(self._at(old), self._at(new))
+
+    def remove(self, path: Path) -> None:
+        self._disk.remove(self._at(path))
 
     def left(self, fate: Fate) -> Tree:
         """What is there after a power loss now, by path below the directory; the disk itself stays as it is."""
