@@ -17,11 +17,6 @@ from tests.host.cluster import Cluster
 from tests.host.fakes import config
 
 
-@pytest.fixture
-def cluster() -> Cluster:
-    return Cluster()
-
-
 @pytest.mark.conformance(12)
 def test_only_an_epoch_that_is_led_here_can_be_resigned_from(cluster: Cluster) -> None:
     leader = cluster.leader()

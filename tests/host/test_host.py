@@ -54,11 +54,6 @@ def same_logs(cluster: Cluster) -> bool:
     return len({machine.log_bytes() for machine in cluster.machines.values()}) == 1
 
 
-@pytest.fixture
-def cluster() -> Cluster:
-    return Cluster()
-
-
 def test_a_leader_is_elected_and_all_hear_of_it(cluster: Cluster) -> None:
     leader = cluster.leader()
     cluster.run_until_committed(1)

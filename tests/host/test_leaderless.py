@@ -212,8 +212,7 @@ def test_a_client_is_told_the_same_without_the_folder() -> None:
     assert own_problem(status._replace(quarantine=None), None) is None
 
 
-def test_a_node_that_lost_all_others_explains_why_it_has_no_leader() -> None:
-    cluster = Cluster()
+def test_a_node_that_lost_all_others_explains_why_it_has_no_leader(cluster: Cluster) -> None:
     cluster.leader()
     alone, *others = cluster.machines.values()
     for other in others:

@@ -112,8 +112,7 @@ def test_a_leader_tells_that_a_voter_is_being_added_or_removed(change: VoterChan
     assert metrics(leader)["uncommitted-voter-change"] == expected
 
 
-def test_a_leader_and_a_follower_tell_the_same_epoch_and_leader() -> None:
-    cluster = Cluster()
+def test_a_leader_and_a_follower_tell_the_same_epoch_and_leader(cluster: Cluster) -> None:
     leader = cluster.leader()
     leader.propose(b"a", b"b", b"c")
     cluster.run_until_committed(4)
@@ -139,8 +138,7 @@ def test_a_leader_and_a_follower_tell_the_same_epoch_and_leader() -> None:
         assert isnan(number(told, "commit-latency-avg"))
 
 
-def test_a_voter_that_voted_says_for_whom() -> None:
-    cluster = Cluster()
+def test_a_voter_that_voted_says_for_whom(cluster: Cluster) -> None:
     told: list[Metrics] = []
 
     def has_voted() -> bool:
@@ -157,8 +155,7 @@ def test_a_voter_that_voted_says_for_whom() -> None:
 
 
 @pytest.mark.conformance("H1")
-def test_a_cut_off_leader_resigns_and_campaigns_and_the_others_measure_an_election() -> None:
-    cluster = Cluster()
+def test_a_cut_off_leader_resigns_and_campaigns_and_the_others_measure_an_election(cluster: Cluster) -> None:
     leader = cluster.leader()
     cluster.run_until(lambda: metrics(leader)["high-watermark"] == 1)
     seen: list[object] = []
@@ -181,8 +178,7 @@ def test_a_cut_off_leader_resigns_and_campaigns_and_the_others_measure_an_electi
     assert metrics(leader)["current-state"] in {"follower", "leader"}
 
 
-def test_a_resigned_leader_names_itself_and_has_no_vote() -> None:
-    cluster = Cluster()
+def test_a_resigned_leader_names_itself_and_has_no_vote(cluster: Cluster) -> None:
     leader = cluster.leader()
     leader.running.resign(leader.running.status.epoch, cluster.now)
     told = metrics(leader)
@@ -191,8 +187,7 @@ def test_a_resigned_leader_names_itself_and_has_no_vote() -> None:
     assert told["high-watermark"] == -1
 
 
-def test_observers_are_counted_by_the_leader_and_show_themselves() -> None:
-    cluster = Cluster()
+def test_observers_are_counted_by_the_leader_and_show_themselves(cluster: Cluster) -> None:
     leader = cluster.leader()
     observer = cluster.add(4, replace(config(4), node_id=NodeId(4), directory_id=Uuid(bytes(15) + b"\x99")))
     cluster.run_until(lambda: metrics(observer)["current-state"] == "observer")
@@ -245,8 +240,7 @@ def test_a_stalled_disk_shows_in_the_jobs_and_their_latency() -> None:
     assert told["commit-latency-max"] == told["batch-commit-latency-max"] == 500
 
 
-def test_a_connection_closed_for_nonsense_is_counted() -> None:
-    cluster = Cluster()
+def test_a_connection_closed_for_nonsense_is_counted(cluster: Cluster) -> None:
     leader = cluster.leader()
     other = cluster.others(leader)[0]
     before = metrics(leader)["closed-for-violation-total"]

@@ -335,8 +335,7 @@ def note(machine: Machine) -> Proof | None:
     return ProofFile(machine.fs, machine.config.log_dir).read()
 
 
-def test_a_new_quorum_proves_itself_and_the_first_leader_is_of_a_later_epoch() -> None:
-    cluster = Cluster()
+def test_a_new_quorum_proves_itself_and_the_first_leader_is_of_a_later_epoch(cluster: Cluster) -> None:
     leader = cluster.leader()
     cluster.run_until_committed(1)
     assert leader.running.status.epoch == 1
@@ -346,9 +345,8 @@ def test_a_new_quorum_proves_itself_and_the_first_leader_is_of_a_later_epoch() -
     assert all(machine.running.metrics(cluster.now)["unproven"] == 0 for machine in cluster.up)
 
 
-def test_an_emptied_voter_does_not_elect_anybody_and_loses_nothing() -> None:
+def test_an_emptied_voter_does_not_elect_anybody_and_loses_nothing(cluster: Cluster) -> None:
     """The story of ADR 022: without the rule node 2 leads epoch 1 again, and the record is lost."""
-    cluster = Cluster()
     leader = cluster.leader()
     second, third = cluster.others(leader)
     third.crash()
@@ -370,8 +368,7 @@ def test_an_emptied_voter_does_not_elect_anybody_and_loses_nothing() -> None:
     assert note(second) != PROVEN
 
 
-def test_a_partition_that_is_gone_is_noticed_and_a_formatted_one_is_not_missed() -> None:
-    cluster = Cluster()
+def test_a_partition_that_is_gone_is_noticed_and_a_formatted_one_is_not_missed(cluster: Cluster) -> None:
     machine = cluster.others(cluster.leader())[0]
     machine.crash()
     for name in machine.fs.listdir(machine.config.partition_directory):
@@ -387,8 +384,7 @@ def test_a_partition_that_is_gone_is_noticed_and_a_formatted_one_is_not_missed()
     assert machine.running.metrics(cluster.now)["unproven"] == 0
 
 
-def test_an_election_that_is_lost_beside_a_log_is_not_made_up() -> None:
-    cluster = Cluster()
+def test_an_election_that_is_lost_beside_a_log_is_not_made_up(cluster: Cluster) -> None:
     cluster.leader()
     cluster.run_until_committed(1)
     machine = cluster.others(cluster.leader())[0]

@@ -147,8 +147,7 @@ def test_a_client_that_has_gone_is_not_asked_for_and_only_so_many_wait(monkeypat
     assert leader.answer()["error_code"] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
-def test_every_node_of_a_quorum_hands_out_ids_that_are_all_different() -> None:
-    cluster = Cluster()
+def test_every_node_of_a_quorum_hands_out_ids_that_are_all_different(cluster: Cluster) -> None:
     for machine in cluster.up:
         machine.crash()
         machine.config = replace(machine.config, client_listeners=(LISTENER,))
@@ -335,8 +334,7 @@ def metadata(cluster: Cluster, machine: Machine) -> tuple[int, dict[int, tuple[s
     return body["topics"][0]["partitions"][0]["leader_id"], nodes
 
 
-def test_every_node_of_a_static_quorum_names_all_nodes_and_the_leader_also_after_elections() -> None:
-    cluster = Cluster()
+def test_every_node_of_a_static_quorum_names_all_nodes_and_the_leader_also_after_elections(cluster: Cluster) -> None:
     for machine in cluster.up:
         machine.crash()
         advertised = both(machine.node_id)

@@ -39,11 +39,6 @@ def begin(cluster: Cluster, machine: Machine, offset: int, epoch: int) -> NewSna
     return answers[0]
 
 
-@pytest.fixture
-def cluster() -> Cluster:
-    return Cluster()
-
-
 @pytest.mark.conformance(105, 123)
 def test_one_of_the_committed_log_is_taken_and_says_of_when_it_is(cluster: Cluster) -> None:
     machine, epoch = committed(cluster)

@@ -124,8 +124,7 @@ def test_the_checkpoint_of_formatting_is_needed_while_it_is_the_newest() -> None
 
 
 @pytest.mark.parametrize("repair", ["copied", "fetched"])
-def test_both_repairs_that_the_error_names_work(repair: str) -> None:
-    cluster = Cluster()
+def test_both_repairs_that_the_error_names_work(cluster: Cluster, repair: str) -> None:
     leader, away, snapshot_id = lagging(cluster)
     away.fs = type(away.fs)()
     away.start()

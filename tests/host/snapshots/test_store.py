@@ -92,11 +92,6 @@ def test_who_was_away_gets_the_snapshot_and_what_follows(slice_size_bytes: int) 
     assert away.listener.values[-1] == b"after"
 
 
-@pytest.fixture
-def cluster() -> Cluster:
-    return Cluster()
-
-
 @pytest.mark.conformance(107, 108)
 def test_after_a_restart_the_log_begins_at_the_snapshot(cluster: Cluster) -> None:
     leader, away, snapshot_id = lagging(cluster)
