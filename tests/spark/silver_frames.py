@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from pykraft.spark.data_source.schema import RECORDS
+from pykraft.spark.data_source.selection import RECORDS
 from pykraft.spark.pipeline import silver
 
 

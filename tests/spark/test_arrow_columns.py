@@ -73,7 +73,7 @@ import sys, tempfile
 from pathlib import Path
 from pykraft.spark.data_source import batches, decode
 from pykraft.spark.data_source.options import parse_options
-from pykraft.spark.data_source.schema import KAFKA, METADATA, columns_for
+from pykraft.spark.data_source.selection import KAFKA, METADATA, columns_for
 from pykraft.spark.data_source.selection import select
 from pykraft.spark.data_source.splits import Split
 from pykraft.spark.pipeline import silver

@@ -24,7 +24,7 @@ from pykraft.protocol.records import decode_records, scan
 from pykraft.spark.data_source.batches import SplitPartition
 from pykraft.spark.data_source.file_stream import FilesStreamReader
 from pykraft.spark.data_source.options import parse_options
-from pykraft.spark.data_source.schema import RECORDS
+from pykraft.spark.data_source.selection import RECORDS
 from pykraft.spark.source import LogReader, PykraftDataSource, register
 from pykraft.types import Offset
 from tests.spark.logs import START_MS, batch, three_batches, write_segment

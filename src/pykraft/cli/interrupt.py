@@ -1,14 +1,12 @@
 """Ends a command that gets SIGINT, SIGTERM or SIGHUP: within a second, with one line, and with nothing left behind.
 
 The first signal raises SystemExit in the main thread. Unwinding stops what the command started and removes its
-temporary files; further signals, warnings and tracebacks of what breaks meanwhile are suppressed. Then one line on
-standard error says why the command ended. At last `pykraft.__main__` ends the process by that signal, so that a shell
-reports 128 + its number, a shell's loop ends too, and systemd sees a clean end. Code that does not let itself be
-interrupted, such as a lookup of a host name, cannot delay this: `UNWIND_S` after the signal a thread ends the process.
+temporary files; further signals, warnings and tracebacks of what breaks meanwhile are suppressed. At last
+`pykraft.__main__` ends the process by that signal, so that a shell reports 128 + its number. Code that does not let
+itself be interrupted cannot delay this: `UNWIND_S` after the signal a thread ends the process.
 
-A closed terminal shows in two ways: reads and writes of it fail with EIO, or end, and the kernel sends SIGHUP. What
-comes first is chance, so a command that fails because its terminal is closed ends by SIGHUP (`hang_up`). A server
-replaces these handlers once it serves, and ends gracefully.
+A closed terminal fails reads and writes with EIO, and the kernel sends SIGHUP. What comes first is chance, so a command
+that fails because its terminal is closed ends by SIGHUP (`hang_up`). A server replaces these handlers once it serves.
 """
 
 from __future__ import annotations

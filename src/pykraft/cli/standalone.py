@@ -1,10 +1,8 @@
-"""Runs `pykraft server` with the names and exit statuses of Kafka's scripts for its standalone Raft server.
+"""Runs `pykraft server` with the names and exit statuses of Kafka's scripts (``bin/test-kraft-server-start.sh``).
 
-``bin/test-kraft-server-start.sh`` and ``bin/test-raft-server-start.sh`` call this module. It differs from `pykraft
-server` in three ways, as Kafka's scripts: a wrong command line prints the usage, every failure exits with 1, and the
-node writes a load unless it is told not to.
-
-Signals are handled before the command loads, so nothing else is imported at the top (see `pykraft.__main__`).
+It differs from `pykraft server` as Kafka's scripts do: a wrong command line prints the usage, every failure exits with
+1, and the node writes a load unless it is told not to. Signals are handled before the command loads, so nothing else is
+imported at the top (see `pykraft.__main__`).
 
 Source: the README of Kafka's raft module; Kafka's ``TestRaftServer`` and ``CommandLineUtils``.
 """

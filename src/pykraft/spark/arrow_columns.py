@@ -1,11 +1,8 @@
 """Arrow columns of NumPy arrays and Python values, and back, without pandas.
 
-pyarrow imports pandas with the first value that it converts (`pa.array`, `pa.scalar`). Each of Spark's Python processes
-would spend 0.4 s of processor time and 40 MiB on it before its first row. So the columns here are made of Arrow's own
-buffers: validity, offsets and data.
-
-Invariant: a column equals the one that ``pa.array`` makes of the same values and type. A column may be a slice of
-another one; then only the slice counts.
+pyarrow imports pandas with the first value that it converts: 0.4 s and 40 MiB in each of Spark's Python processes. So
+the columns are made of Arrow's own buffers. Invariant: a column equals the one that ``pa.array`` makes of the same
+values and type; of a slice of another column only the slice counts.
 
 Source: Arrow's columnar format.
 """

@@ -1,11 +1,9 @@
 """Errors of ours on their way through Spark: without a traceback there, and as errors of ours again here.
 
 Spark makes a text of an error: a Java trace around a Python trace around one line of ours. Invariant: an error of ours
-comes back as an instance of its own class, so that callers need not know Spark. Only errors that we raise on purpose
-lose their frames and causes, so that the reason is not at the end of sixty lines; a bug keeps them.
+comes back as an instance of its own class. Only errors that we raise on purpose lose their frames; a bug keeps them.
 
-Source: PySpark's ``PythonException`` and ``StreamingQueryException``; its workers, which send
-``traceback.format_exc()``.
+Source: PySpark's ``PythonException`` and ``StreamingQueryException``; its workers (``traceback.format_exc()``).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """``format("pykraft")`` for reading and writing: a quorum's log as rows, and rows as records of a quorum.
 
-It reads log directories, of one or many replicas, or a live quorum; `pykraft.spark.data_source.options` has the
-options, `pykraft.spark.data_source.schema` the columns. Every batch's CRC is checked; a log ends where a start of its
-node would end it. `pykraft.spark.sink` writes.
+It reads log directories or a live quorum; `pykraft.spark.data_source.options` has the options,
+`pykraft.spark.data_source.selection` the columns, and `pykraft.spark.sink` writes. Every batch's CRC is checked; a log
+ends where a start of its node would end it.
 
 Source: PySpark ``DataSource`` (SPARK-44076), its stream reader and its writers.
 """
@@ -31,8 +31,7 @@ from pykraft.spark.data_source.batches import SplitPartition, read_split
 from pykraft.spark.data_source.file_plan import check_names, find_replicas, plan_batch, split_size_bytes
 from pykraft.spark.data_source.file_stream import FilesStreamReader
 from pykraft.spark.data_source.options import SourceOptions, parse_options
-from pykraft.spark.data_source.schema import columns_for, spark_columns
-from pykraft.spark.data_source.selection import bounds_of, select
+from pykraft.spark.data_source.selection import bounds_of, columns_for, select, spark_columns
 from pykraft.spark.error_text import rows_without_traceback, without_traceback
 
 

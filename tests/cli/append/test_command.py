@@ -1,4 +1,4 @@
-"""``pykraft append``: what it makes of lines, what it prints, and what it says about records of unknown outcome."""
+"""``pykraft append``: what it makes of lines from a file or a pipe, and what it says of unknown outcomes."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ import base64
 import json
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from pykraft.cli.append.command import RECORD_SIZE_BYTES_MAX, AppendRun, Line, append, json_value, text_value
+from pykraft.cli.append import command as lines_module
+from pykraft.cli.append.command import RECORD_SIZE_BYTES_MAX, AppendRun, Line, Lines, append, json_value, text_value
 from pykraft.cli.client_options import ClientOptions
 from pykraft.client.remote.numbered_appender import Appender
 from pykraft.errors import OutcomeUnknownError, QuorumUnavailableError, UsageError
@@ -177,3 +179,73 @@ def test_other_errors_say_what_was_committed_before(run: Callable[..., Any], log
 def test_a_file_that_is_not_there_is_named(log: Log) -> None:
     done = CliRunner().invoke(append, ["absent", "--bootstrap-controller", "localhost:1"])
     assert str(done.exception) == "absent: No such file or directory: give a file of lines, or - for standard input"
+
+
+@asynccontextmanager
+async def piped_lines() -> AsyncIterator[tuple[Lines, int]]:
+    """The lines of a pipe and its writing end, which the test closes."""
+    reading, writing = os.pipe()
+    try:
+        yield Lines(reading, line_size_bytes_max=100), writing
+    finally:
+        os.close(reading)
+
+
+async def take(lines: Lines, size_bytes_max: int = 1_000) -> list[Line]:
+    return await lines.take(size_bytes_max=size_bytes_max, overhead_bytes=2)
+
+
+async def test_lines_are_taken_as_they_come_and_the_last_needs_no_line_feed() -> None:
+    async with piped_lines() as (lines, writing):
+        os.write(writing, b"a\n\nb\r")
+        assert await take(lines) == [Line(1, b"a"), Line(2, b"")]
+        os.write(writing, b"\nlast")
+        assert await take(lines) == [Line(3, b"b\r")]
+        os.close(writing)
+        assert await take(lines) == [Line(4, b"last")]
+        assert await take(lines) == []
+
+
+async def test_a_batch_has_what_fits_and_at_least_one_line() -> None:
+    async with piped_lines() as (lines, writing):
+        os.write(writing, b"aaaa\nbb\ncc\nd\n")
+        os.close(writing)
+        assert [line.data for line in await take(lines, 3)] == [b"aaaa"]
+        assert [line.data for line in await take(lines, 8)] == [b"bb", b"cc"]
+        assert [line.data for line in await take(lines, 8)] == [b"d"]
+        assert await take(lines) == []
+
+
+@pytest.mark.parametrize("end", [b"\nlater\n", b""])
+async def test_a_line_that_is_too_long_ends_it_after_the_lines_before(end: bytes) -> None:
+    async with piped_lines() as (lines, writing):
+        os.write(writing, b"good\n" + b"x" * 101 + end)
+        assert await take(lines) == [Line(1, b"good")]
+        for _ in range(2):
+            with pytest.raises(UsageError, match="line 2 has more than 100 bytes"):
+                await take(lines)
+        os.close(writing)
+
+
+async def test_the_thread_reads_no_more_than_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines_module, "WAITING_SIZE_BYTES_MAX", 8)
+    monkeypatch.setattr(lines_module, "PIECE_SIZE_BYTES", 5)
+    async with piped_lines() as (lines, writing):
+        written = b"".join(b"%04d\n" % number for number in range(100))
+        os.write(writing, written)
+        os.close(writing)
+        found: list[Line] = []
+        while taken := await take(lines):
+            assert lines._waiting_bytes <= 8 + 5
+            found += taken
+        assert [line.data for line in found] == written.split()
+
+
+async def test_a_descriptor_that_cannot_be_read_is_an_error() -> None:
+    reading, writing = os.pipe()
+    try:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            await take(Lines(writing, line_size_bytes_max=1))
+    finally:
+        os.close(reading)
+        os.close(writing)

@@ -1,20 +1,28 @@
-"""`pykraft pipeline`: from a log to tables on the command line; wrong input is one line and a status."""
+"""`pykraft pipeline`: from a log to tables and metrics on the command line; wrong input is one line and a status."""
 
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+from urllib.request import urlopen
 from zipfile import ZipFile
 
+import click
 import pytest
+from click.testing import CliRunner
 
+from pykraft.cli.errors import exit_code
 from pykraft.cli.main import main
-from pykraft.cli.pipeline.command import _watch
+from pykraft.cli.pipeline.command import _watch, metrics_option, served_metrics
+from pykraft.errors import AddressInUseError, ConfigError, UsageError
 from pykraft.spark.pipeline.stream_metrics import StreamMetrics
+from pykraft.spark.tables.names import BRONZE
+from pykraft.types import Endpoint
 from tests.spark.logs import three_batches, write_segment
 
 if TYPE_CHECKING:  # it needs Spark, and this module does not
@@ -54,6 +62,11 @@ def start(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["status", "--tables", "t"], "no pipeline has written there"),
         (["report", "--tables", "t"], "no pipeline has written there"),
         (["report", "--tables", "t", "--journal", "j"], "--journal j: No such file or directory"),
+        (["report", "--tables", "t", "--beside", "."], "--beside shows two runs on a page: give --html, too"),
+        (["upkeep", "--tables", "absent"], "--tables absent: No such file or directory: give the folder that"),
+        (["upkeep", "--tables", "."], "there are no tables; pykraft pipeline run creates them"),
+        (["upkeep", "--tables", ".", "--retention-hours", "24"], "--retention-hours 24: a query that began earlier"),
+        (["upkeep", "--tables", ".", "--target-size", "0"], "--target-size 0: give a whole number of at least 1"),
     ],
 )
 def test_wrong_input_is_one_line_and_status_2(
@@ -134,3 +147,81 @@ def test_a_log_becomes_tables(
     assert json.loads(capsys.readouterr().out)["tables"]["silver_records"]["rows"] == 6
     assert run(monkeypatch, "status", "--tables", tables) == 0
     assert "silver_records" in capsys.readouterr().out
+
+
+@pytest.mark.spark
+def test_upkeep_reports_what_it_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tests.spark.tables.files import make_table
+
+    make_table(tmp_path / BRONZE, appends=3)
+    assert run(monkeypatch, "upkeep", "--tables", str(tmp_path)) == 0
+    out = capsys.readouterr().out
+    assert BRONZE in out
+    assert "files before" in out
+    words = ["upkeep", "--tables", str(tmp_path), "--retention-hours", "0", "--allow-short-retention", "--json"]
+    assert run(monkeypatch, *words) == 0
+    told = json.loads(capsys.readouterr().out)["tables"][BRONZE]
+    assert told == {"files_before": 1, "files": 1, "rewritten_bytes": 0, "deleted_files": 3}
+
+
+ANSWER_TIMEOUT_S = 10.0
+
+
+@click.command()
+@metrics_option
+def command(*, metrics_at: Endpoint | None) -> None:
+    """Print the address."""
+    click.echo(str(metrics_at))
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [((), "None"), (("--metrics-port", "0"), "localhost:0"), (("--metrics-port", "[::]:9404"), "[::]:9404")],
+)
+def test_metrics_are_for_this_machine_unless_a_host_is_named(words: tuple[str, ...], told: str) -> None:
+    assert CliRunner().invoke(command, words).output == f"{told}\n"
+
+
+def test_a_free_port_is_told_and_serves_what_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
+    with served_metrics(Endpoint("localhost", 0)) as metrics:
+        said = capsys.readouterr()
+        assert said.out == "", "standard output is for results"
+        url = said.err.removeprefix("metrics are at ").strip()
+        metrics.note_restarts(3)
+        with urlopen(url, timeout=ANSWER_TIMEOUT_S) as answer:  # noqa: S310 - it is what was told
+            assert b'\npykraft_stream_restarts_total{query="pykraft pipeline"} 3.0\n' in answer.read()
+
+
+def test_without_the_option_nothing_is_served(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with served_metrics(None) as metrics:
+        metrics.note_restarts(1)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_port_in_use_is_one_line_that_may_be_tried_again() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        at = Endpoint("127.0.0.1", taken.getsockname()[1])
+        with pytest.raises(AddressInUseError) as caught, served_metrics(at):
+            pytest.fail("the block is not entered")
+    told = f"--metrics-port = '{at}': cannot be bound: address already in use: stop the process that listens there"
+    assert str(caught.value).startswith(told)
+    assert exit_code(caught.value) == 1
+
+
+def test_an_address_of_another_machine_is_a_wrong_argument() -> None:
+    told = "^--metrics-port = '192[.]0[.]2[.]1:0': cannot be bound: "
+    with pytest.raises(ConfigError, match=told) as caught, served_metrics(Endpoint("192.0.2.1", 0)):
+        pytest.fail("the block is not entered")
+    assert exit_code(caught.value) == 2
+
+
+def test_without_the_client_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    told = r"^--metrics-port needs prometheus-client, which is not installed: pip install 'pykraft\[metrics\]'$"
+    with pytest.raises(UsageError, match=told), served_metrics(Endpoint("localhost", 0)):
+        pytest.fail("the block is not entered")

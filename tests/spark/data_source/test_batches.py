@@ -18,8 +18,7 @@ from pykraft.protocol.batch import crc_of, read_header, scan
 from pykraft.spark.data_source import batches
 from pykraft.spark.data_source.batches import SplitPartition, batches_of, read_split
 from pykraft.spark.data_source.options import parse_options
-from pykraft.spark.data_source.schema import arrow_schema, columns_for
-from pykraft.spark.data_source.selection import Selection, select
+from pykraft.spark.data_source.selection import Selection, arrow_schema, columns_for, select
 from pykraft.spark.data_source.splits import Bounds, Split
 from pykraft.types import Offset
 from tests.spark.logs import START_MS, batch, three_batches, write_segment

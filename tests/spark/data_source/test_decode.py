@@ -34,8 +34,7 @@ from pykraft.spark.data_source.decode import (
     sound_batches,
 )
 from pykraft.spark.data_source.options import parse_options
-from pykraft.spark.data_source.schema import KAFKA, RECORDS, arrow_of, arrow_schema
-from pykraft.spark.data_source.selection import Selection
+from pykraft.spark.data_source.selection import KAFKA, RECORDS, Selection, arrow_of, arrow_schema
 from pykraft.spark.data_source.splits import Bounds, Limit, Split, plan_splits, read_chunks
 from pykraft.spark.data_source.walk import ReplicaLog
 from pykraft.spark.source import LogReader

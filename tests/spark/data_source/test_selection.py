@@ -1,10 +1,8 @@
-"""A query's columns and batches: what the source has, and which batches may hold a wanted row.
-
-Filters become bounds that leave out no wanted row.
-"""
+"""A query's columns are those for Spark, Arrow and on the page; filters become bounds that leave out no wanted row."""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -26,11 +24,23 @@ from pykraft.errors import UsageError
 from pykraft.protocol.records import encode_control_batch
 from pykraft.spark.data_source.headers import headers_of
 from pykraft.spark.data_source.options import parse_options
-from pykraft.spark.data_source.schema import KAFKA, RECORDS, arrow_of, columns_of
-from pykraft.spark.data_source.selection import Selection, bounds_of, select
+from pykraft.spark.data_source.selection import (
+    BATCHES,
+    KAFKA,
+    METADATA,
+    RECORDS,
+    Selection,
+    arrow_of,
+    arrow_schema,
+    bounds_of,
+    columns_of,
+    select,
+    spark_columns,
+)
 from pykraft.spark.data_source.splits import Bounds
 from pykraft.types import Epoch, KRaftVersion, Offset
 from tests.spark.logs import EPOCH, START_MS, batch
+from tests.tidy.repository import ROOT
 
 pytestmark = pytest.mark.spark
 
@@ -121,3 +131,19 @@ NOON_MS = int(NOON.timestamp() * 1_000)
 )
 def test_filters_and_what_they_bound(filters: list[Filter], bounds: dict[str, Any]) -> None:
     assert bounds_of(filters) == Bounds(**bounds)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [("records", RECORDS), ("batches", BATCHES)])
+def test_arrow_s_columns_are_spark_s(rows: str, columns: StructType) -> None:
+    assert spark_columns(arrow_schema(rows)) == columns
+    assert spark_columns(columns) is columns
+    times = {str(field.type) for field in arrow_schema(rows) if "timestamp" in field.name}
+    assert times == {"timestamp[us, tz=UTC]"}
+
+
+@pytest.mark.parametrize(("rows", "columns"), [("records", RECORDS), ("batches", BATCHES), ("metadata", METADATA)])
+def test_the_page_names_each_column_with_type_and_nullability(rows: str, columns: StructType) -> None:
+    page = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
+    table = page.partition(f"<!-- {rows} -->")[2].partition(f"<!-- end {rows} -->")[0]
+    told = re.findall(r"^\| `(\w+)` \| (\w+) \| (yes|no) \| .+ \|$", table, re.MULTILINE)
+    assert told == [(each.name, each.dataType.simpleString(), "yes" if each.nullable else "no") for each in columns]

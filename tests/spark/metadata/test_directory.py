@@ -1,9 +1,4 @@
-"""Directories of real Kafka: the image of the log is that of each of Kafka's snapshots, and records equal its JSON.
-
-A moment gets the newest snapshot that is not newer; a history the oldest from which the log goes on.
-
-A moment is an offset or a time; both say which records were there.
-"""
+"""Directories of real Kafka and a live quorum: the image at a moment is that of Kafka's snapshots."""
 
 from __future__ import annotations
 
@@ -16,6 +11,7 @@ from typing import Any
 import pytest
 
 from pykraft.errors import CorruptionError, ProtocolError, UsageError
+from pykraft.local.voters import PARTITION
 from pykraft.log.os_fs import OsFs
 from pykraft.snapshot.files import list_snapshots
 from pykraft.spark.data_source.file_plan import find_replicas
@@ -27,25 +23,28 @@ from pykraft.spark.metadata.directory import (
     newest_within,
     oldest_from,
     parse_moment,
+    read_live,
     records_until,
     snapshot_records,
 )
-from pykraft.spark.metadata.image import MetadataImage, image_of
+from pykraft.spark.metadata.image import LoggedRecord, MetadataImage, image_of
 from pykraft.spark.metadata.tables import differences
 from pykraft.types import Offset
 from tests.cli.test_dump import sections
+from tests.snapshot.snapshots import id_of, write
 from tests.spark.logs import START_MS, batch, write_segment
 from tests.spark.metadata.made import GOLDEN, change, partition, topic, value
+from tests.spark.quorum_of_one import OneNode
 
 STATIC = GOLDEN / "static" / "disk"
-PARTITION = "__cluster_metadata-0"
+METADATA_PARTITION = "__cluster_metadata-0"
 WHOLE_LOGS = [STATIC / f"n{node}" for node in (1, 2, 3, 4)] + [
     GOLDEN / "dynamic" / "disk" / f"n{node}" for node in (1, 2)
 ]
 
 
 def folder(node: Path) -> Path:
-    return node / "data" / PARTITION
+    return node / "data" / METADATA_PARTITION
 
 
 def snapshots() -> Iterator[Any]:
@@ -114,8 +113,8 @@ def test_a_history_begins_as_early_as_it_can() -> None:
 
 def test_of_several_directories_the_furthest_is_read(tmp_path: Path) -> None:
     for name, records in (("n1", [topic()]), ("n2", [topic(), partition()])):
-        write_segment(tmp_path / name / PARTITION, batch([value(each) for each in records], base_offset=0))
-    assert furthest([tmp_path / "n1", tmp_path / "n2" / PARTITION]) == tmp_path / "n2" / PARTITION
+        write_segment(tmp_path / name / METADATA_PARTITION, batch([value(each) for each in records], base_offset=0))
+    assert furthest([tmp_path / "n1", tmp_path / "n2" / METADATA_PARTITION]) == tmp_path / "n2" / METADATA_PARTITION
     with pytest.raises(UsageError, match="no segment files"):
         furthest([tmp_path])
 
@@ -125,7 +124,7 @@ def image(directory: Path, moment: Moment = NOW) -> MetadataImage:
 
 
 def test_bytes_that_are_not_a_log_of_kafkas_controllers_are_refused(tmp_path: Path) -> None:
-    directory = tmp_path / PARTITION
+    directory = tmp_path / METADATA_PARTITION
     segment = write_segment(directory, batch([b"hello"], base_offset=0))
     with pytest.raises(ProtocolError, match="offset 0: not a metadata record that can be read"):
         image(directory)
@@ -139,7 +138,7 @@ def test_bytes_that_are_not_a_log_of_kafkas_controllers_are_refused(tmp_path: Pa
 
 def test_a_directory_that_begins_within_a_batch_counts_from_its_snapshot(tmp_path: Path) -> None:
     """The records of a batch below the wanted offset are in the snapshot already."""
-    directory = tmp_path / PARTITION
+    directory = tmp_path / METADATA_PARTITION
     values = [value(each) for each in (topic(), partition(), change(leader=2))]
     write_segment(directory, batch(values, base_offset=0, timestamp_ms=START_MS))
     (replica,) = find_replicas([str(directory)])
@@ -207,3 +206,44 @@ def test_texts_of_moments(text: str, moment: Moment) -> None:
 def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match=f"--as-of {text}: "):
         parse_moment(text, "--as-of")
+
+
+def read(node: OneNode, moment: Moment = NOW) -> tuple[list[tuple[int | None, str]], Offset]:
+    """Offset and type of the records, and where they end."""
+    found: list[LoggedRecord] = []
+    end_offset = read_live([node.endpoint], moment, found.append)
+    return [(each.offset, each.record.type) for each in found], end_offset
+
+
+def test_a_log_is_read_up_to_a_moment(tmp_path: Path) -> None:
+    node = OneNode(tmp_path)
+    try:
+        node.append(value(topic()), value(partition()))
+        node.append(value(change(leader=2)))
+        everything = [(1, "TOPIC_RECORD"), (2, "PARTITION_RECORD"), (3, "PARTITION_CHANGE_RECORD")]
+        assert read(node) == (everything, 4)
+        assert read(node, Moment(end_offset=Offset(2))) == (everything[:1], 2)
+        assert read(node, Moment(wall_ms=0)) == ([], 0)
+        with pytest.raises(UsageError, match="has committed 4 offsets, not yet 5"):
+            read(node, Moment(end_offset=Offset(5)))
+        node.append(b"hello")
+        with pytest.raises(ProtocolError, match="the quorum's log: offset 4: not a metadata record"):
+            read(node)
+    finally:
+        node.stop()
+
+
+def test_a_snapshot_comes_first_and_is_as_old_as_it_gets(tmp_path: Path) -> None:
+    directory = tmp_path / "n1" / PARTITION
+    directory.mkdir(parents=True)
+    write(OsFs(), [value(topic()), value(partition())], directory, id_of(100, 3))
+    node = OneNode(tmp_path)
+    try:
+        node.append(value(change(leader=2)))
+        of_snapshot = [(None, "TOPIC_RECORD"), (None, "PARTITION_RECORD")]
+        assert read(node) == ([*of_snapshot, (101, "PARTITION_CHANGE_RECORD")], 102)
+        assert read(node, Moment(end_offset=Offset(100))) == (of_snapshot, 100)
+        with pytest.raises(UsageError, match="snapshot, which ends at offset 100, is newer than this moment"):
+            read(node, Moment(end_offset=Offset(99)))
+    finally:
+        node.stop()

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from pykraft.errors import QuorumUnavailableError, StorageError, UsageError
 from pykraft.local.voters import HOST, free_ports
-from pykraft.spark.data_source.schema import columns_of
+from pykraft.spark.data_source.selection import columns_of
 from pykraft.spark.sink.writers import QuorumWriter, Staged
 from pykraft.spark.source import PykraftDataSource
 from tests.spark.logs import three_batches, write_segment

@@ -1,11 +1,9 @@
 """How bash, zsh and fish ask for completions, and what they get.
 
 The shell passes the command up to the cursor in ``COMP_LINE``, and gets a line for each candidate: its kind (plain,
-file or dir), the word, and the help. click's own scripts pass words as the shell split them; bash also splits at colons
-and equals signs, so it completed nothing after ``localhost:9093``, and zsh and fish nothing after ``--option=``.
-
-Invariant: a candidate is the whole word that is being completed, except for bash, which wants what follows its last
-split. Files and folders are completed by the shell.
+file or dir), the word, and the help. click's own scripts pass words as the shell split them, and bash also splits at
+colons and equals signs. Invariant: a candidate is the whole word that is being completed, except for bash, which wants
+what follows its last split. Files and folders are completed by the shell.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ class _Source:
 
         history = LeaderHistory(image)
         if self._bootstrap:
-            from pykraft.spark.metadata.quorum import read_live
+            from pykraft.spark.metadata.directory import read_live
 
             found: list[dict[str, Any]] = []
 

@@ -1,11 +1,9 @@
 """``pykraft quorum``: describe and change a live quorum, with the verbs, columns and wording of Kafka's tools.
 
-Options that Kafka takes before the verb are also accepted after it. ``upgrade`` has options and output of
-``kafka-features upgrade``, and raises only the named feature. Kafka has no ``transfer``: it needs a pykraft leader; the
-successor may be any voter.
+Options that Kafka takes before the verb are also accepted after it. ``transfer``, which Kafka lacks, needs a leader of
+ours.
 
-Source: Kafka's ``MetadataQuorumCommand`` and ``FeatureCommand``; KIP-584, KIP-595, KIP-836, KIP-853; Raft dissertation
-§3.10.
+Source: Kafka's ``MetadataQuorumCommand``, ``FeatureCommand``; KIP-584, KIP-595, KIP-836, KIP-853; Raft thesis §3.10.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """``pykraft quorum describe``: a verdict on the quorum, then the quorum and each replica; and Kafka's own two views.
 
-On a terminal it has colours (`NO_COLOR` is respected); ``--watch`` draws over its last picture there, and elsewhere
-prints one picture, or one line of JSON, after the other. Ages are those at the leader. Kafka's views are those of
-``kafka-metadata-quorum describe``, byte for byte: labels are padded to 24 columns, cells to the width of their column,
-each followed by a tab, including the last. Invariant: every text that came from the quorum is escaped.
+``--watch`` draws over its last picture on a terminal, and elsewhere prints one after the other. Ages are those at the
+leader. Kafka's views are those of ``kafka-metadata-quorum describe``, byte for byte. Invariant: every text that came
+from the quorum is escaped.
 
 Source: Kafka's ``MetadataQuorumCommand`` and ``ToolsUtils.prettyPrintTable``; KIP-595, KIP-836, KIP-853.
 """

@@ -31,8 +31,7 @@ from pykraft.spark.data_source.decode import (
 )
 from pykraft.spark.data_source.headers import Headers, headers_of
 from pykraft.spark.data_source.options import SourceOptions
-from pykraft.spark.data_source.schema import arrow_schema
-from pykraft.spark.data_source.selection import EVERY_BATCH, Selection
+from pykraft.spark.data_source.selection import EVERY_BATCH, Selection, arrow_schema
 from pykraft.spark.data_source.splits import Split, chunks_with, judged
 from pykraft.types import Buffer
 

@@ -80,8 +80,8 @@ class Stretch:
     def head_words(self, deltas: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
         """The bytes before the values of records with these deltas, as little-endian words of eight bytes.
 
-        Yields the distance of a word from the start of the record, the mask of its bytes that count, and the words. The
-        last word overlaps the one before. Of a head shorter than a word, it has bytes of the value, too.
+        Yields the distance of a word from the record's start, the mask of its bytes that count, and the words. The last
+        word overlaps the one before; of a head shorter than a word, it has bytes of the value, too.
         """
         length = encode_varint(_rest_size_bytes(self.delta_size_bytes, self.value_size_bytes))
         before = length + BEFORE_DELTA
@@ -297,11 +297,7 @@ def find_values(data: Buffer, headers: Headers) -> Values:
 def _first_sizes(
     data: Buffer, are_plain: np.ndarray, bodies: np.ndarray, counts: np.ndarray, sizes: np.ndarray
 ) -> np.ndarray:
-    """Size of the first value of each plain batch, and 0 for all others.
-
-    Batches with as many records and bytes get the same one: values of one size can have no other, and what is
-    something else is no value that is found.
-    """
+    """Size of the first value of each plain batch, 0 for all others. Batches of equal counts and sizes share one."""
     first_sizes = np.zeros(len(bodies), dtype=np.int64)
     known: dict[tuple[int, int], int] = {}
     for index in np.flatnonzero(are_plain).tolist():

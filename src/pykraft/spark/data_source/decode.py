@@ -1,14 +1,10 @@
 """Converts whole batches to Arrow rows of their records, in bulk; and what rows of batches share with them.
 
-numpy makes the columns of a row group: fields that all records of a batch share are repeated, and the values of KRaft's
-batches with values of one size are found and copied together (`pykraft.spark.data_source.bulk`).
-All other batches go through the protocol's own decoders: values of several sizes, control records, and batches of other
-clients, whose records have their own times, keys and offsets.
-
-Only wanted columns are made. A query that wants none that is in the records does not read them: the CRC of each batch
-is checked, but malformed records under a valid CRC are not noticed. A damaged batch is an error with its position, or,
-if the caller tolerates damage, one row that reports it. The JSON of metadata records is kafka-dump-log's, but for
-secrets, which are masked: tables are copied and looked at by many.
+Fields that all records of a batch share are repeated, and the values of KRaft's batches with values of one size are
+found and copied together (`pykraft.spark.data_source.bulk`). All other batches go through the protocol's own decoders.
+Only wanted columns are made: if none is in the records, they are not read, and malformed records under a valid CRC are
+not noticed. A damaged batch is an error with its position, or, if the caller tolerates damage, one row that reports it.
+The JSON of metadata records is kafka-dump-log's, but secrets are masked: tables are copied and looked at by many.
 
 Invariant: a batch that is passed on has the length in its header and a valid CRC. A row group holds at most `ROWS_MAX`
 rows and `BATCHES_SIZE_BYTES_MAX` of batches, unless a single batch holds more, and a compressed batch has a row group

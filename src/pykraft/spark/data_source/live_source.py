@@ -1,11 +1,8 @@
 """A live quorum as a source: a query over what is committed now, and a stream of what is committed from then on.
 
-A stream offset has the next offset of the log and its cluster id; a checkpoint of another quorum is rejected. It also
-has where the stream ``began``, because Spark does not store the start of the first micro-batch and asks for it again
-after a kill. Invariant: the two offsets of a micro-batch alone decide its rows, and records below the high watermark
-never change, so a repeated one has the same rows. Each task fetches a range of the offsets from the leader.
-
-`pykraft.spark.data_source.live` talks to the quorum.
+A stream offset has the next offset of the log, its cluster id (a checkpoint of another quorum is rejected), and where
+the stream ``began``, because Spark asks for the start of the first micro-batch again after a kill. Invariant: the two
+offsets of a micro-batch alone decide its rows. Each task fetches a range of the offsets from the leader.
 
 Source: Spark's Kafka source; PySpark ``DataSourceStreamReader``.
 """
@@ -26,11 +23,10 @@ from pykraft.errors import UsageError
 from pykraft.protocol.batch import read_header
 from pykraft.spark.data_source.batches import batches_of
 from pykraft.spark.data_source.decode import records_of
-from pykraft.spark.data_source.limits import TriggerDelay, default_limit, records_and_bytes
+from pykraft.spark.data_source.file_stream import TriggerDelay, default_limit, records_and_bytes
 from pykraft.spark.data_source.live import Extent, LiveQuorum, first_since
 from pykraft.spark.data_source.options import Bound, SourceOptions
-from pykraft.spark.data_source.schema import columns_for
-from pykraft.spark.data_source.selection import Selection, select
+from pykraft.spark.data_source.selection import Selection, columns_for, select
 from pykraft.spark.data_source.splits import Bounds, Split
 from pykraft.spark.error_text import rows_without_traceback, without_traceback
 from pykraft.types import Offset

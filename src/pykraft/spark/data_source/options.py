@@ -1,9 +1,7 @@
 """The options of the source ``pykraft``: texts in, one checked value out. `docs/spark.md` says what each means.
 
-Names are those of Spark's Kafka source where it has them, and case does not matter, so a job that reads with
-``format("kafka")`` changes the format and its address. Invariant: the parsed options do not contradict each other, and
-no option of the Kafka source is ignored silently: each is an alias, or has no effect by its nature, or is refused with
-what to do.
+Names are those of Spark's Kafka source where it has them, in any case. Invariant: the options do not contradict each
+other, and none of the Kafka source is ignored silently: it is an alias, has no effect by its nature, or is refused.
 
 Source: Spark's Kafka integration guide (options of the source, Spark 4).
 """

@@ -1,15 +1,10 @@
 """Walks over the batches of one segment file, even while its node keeps writing.
 
 The walk reads every batch header, because it says where the batch ends, and no records. Where no batch follows,
-`pykraft.log.judge` says why, as it does for recovery and `pykraft verify`.
-
-- The walk ends at a torn tail: a node is writing it, or the next start cuts it off.
-- Damage is an error, or, if the caller wants to continue, a span of bytes without records. So is an end of the log
-  for which no file says whether it was synced.
-
-The judge needs the CRC only of batches that may not have been synced, so this walk computes these; the tasks that read
-the records compute all others. A node may append or truncate after the evidence was read, so the walk reads the
-evidence again before it believes a problem.
+`pykraft.log.judge` says why: the walk ends at a torn tail; damage, and an end of which no file says whether it was
+synced, is an error or, if the caller wants to continue, a span of bytes without records. CRCs are computed only of
+batches that may not have been synced; the tasks that read the records compute all others. A node may append or truncate
+after the evidence was read, so the walk reads it again before it believes a problem.
 
 Invariant: the spans follow each other without a gap of offsets, and each is either sound or damaged.
 

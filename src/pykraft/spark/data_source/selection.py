@@ -1,13 +1,13 @@
-"""What a query wants of the rows: some of the columns, and only batches that may hold a wanted row.
+"""The columns of the source ``pykraft``, and what a query wants: some of them, and batches that may hold a wanted row.
 
-The filters that Spark hands to the source become bounds of what is read. A filter that no bound expresses costs nothing
-but time. Timestamps only bound from below: a header has the largest timestamp of a batch, not the smallest.
+`docs/spark.md` says what each column means: of records, of batches (``rows`` = ``batches``), of Kafka's metadata
+records (``columns`` = ``metadata``), or those of Spark's Kafka source (``columns`` = ``kafka``). The filters that Spark
+hands to the source become bounds of what is read. Timestamps only bound from below: a header has the largest timestamp
+of a batch, not the smallest.
 
-Invariant: a batch is left out only if its header proves that no row of it is wanted, and Spark evaluates the query's
-filters again, so the result is the same without this.
+Invariant: a batch is left out only if its header proves that no row of it is wanted; Spark evaluates the filters again.
 
-Source: PySpark's ``DataSourceReader.pushFilters`` and ``Filter`` (4.1); Spark's Kafka source, which leaves out control
-records.
+Source: PySpark's ``DataSourceReader.pushFilters``; Spark's Kafka integration guide; KIP-98, KIP-595, KIP-631.
 """
 
 from __future__ import annotations
@@ -15,19 +15,109 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cache
 from math import floor
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
-from pyspark.sql.types import StructType
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
+from pykraft.errors import UsageError
 from pykraft.spark.data_source.headers import Headers
 from pykraft.spark.data_source.options import SourceOptions
-from pykraft.spark.data_source.schema import arrow_of, arrow_schema, check_columns
 from pykraft.spark.data_source.splits import EVERYTHING, Bounds
 from pykraft.types import Epoch, Offset
+
+_TYPES = {
+    "array<int>": ArrayType(IntegerType()),
+    "bigint": LongType(),
+    "binary": BinaryType(),
+    "boolean": BooleanType(),
+    "int": IntegerType(),
+    "string": StringType(),
+    "timestamp": TimestampType(),
+}
+
+
+def columns_of(ddl: str) -> StructType:
+    """Columns in Spark's DDL, such as ``epoch int, offset bigint not null``.
+
+    Spark's own parser runs in a JVM, which tasks and a starting command do not have.
+    """
+    fields = (column.split(maxsplit=2) for column in ddl.split(", "))
+    return StructType([StructField(name, _TYPES[kind], nullable=not bound) for name, kind, *bound in fields])
+
+
+_PLACE = "replica string, segment string, position bigint, batch_size int not null"
+RECORDS = columns_of(
+    f"{_PLACE}, offset bigint not null, epoch int, timestamp timestamp, is_control boolean, control_type string, "
+    "key binary, value binary, corrupt string"
+)
+BATCHES = columns_of(
+    f"{_PLACE}, base_offset bigint not null, last_offset bigint, epoch int, base_timestamp timestamp, "
+    "max_timestamp timestamp, records_count int, is_control boolean, compression string, crc bigint, content binary, "
+    "corrupt string"
+)
+KAFKA = columns_of(
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+)
+METADATA = columns_of(
+    "replica string, offset bigint not null, epoch int, timestamp timestamp, type string, version int, data string, "
+    "problem string, corrupt string"
+)
+_OF_RECORDS = {"pykraft": RECORDS, "kafka": KAFKA, "metadata": METADATA}
+
+
+def columns_for(options: SourceOptions) -> StructType:
+    """The columns of a query that names none."""
+    return BATCHES if options.rows == "batches" else _OF_RECORDS[options.columns]
+
+
+def spark_columns(given: StructType | pa.Schema) -> StructType:
+    """Columns in Spark's types. Spark hands a source its own types; other engines hand it Arrow's."""
+    return given if isinstance(given, StructType) else from_arrow_schema(given, prefer_timestamp_ntz=False)
+
+
+def check_columns(wanted: StructType, options: SourceOptions) -> None:
+    """Refuse columns that the source does not have. Errors: UsageError."""
+    if options.rows == "batches":
+        offered = {field.name: field.dataType for field in BATCHES}
+    else:
+        offered = {field.name: field.dataType for columns in _OF_RECORDS.values() for field in columns}
+    for field in wanted:
+        if field.name not in offered:
+            raise UsageError(f"the source pykraft has no column {field.name}; it has {', '.join(offered)}")
+        if field.dataType != offered[field.name]:
+            kinds = f"{offered[field.name].simpleString()}, not {field.dataType.simpleString()}"
+            raise UsageError(f"the column {field.name} of the source pykraft is a {kinds}")
+    if len(set(wanted.names)) < len(wanted.names) or not wanted.names:
+        raise UsageError("give .schema(…) at least one column of the source pykraft, and each once")
+    if options.tolerant and "corrupt" not in wanted.names:
+        raise UsageError("with the option corrupt = mark the columns must include corrupt, which reports damage")
+
+
+@cache
+def arrow_schema(rows: str) -> pa.Schema:
+    """The columns of ``records`` or ``batches`` as Spark wants them from a Python source, field by field."""
+    return arrow_of(BATCHES if rows == "batches" else RECORDS)
+
+
+def arrow_of(columns: StructType) -> pa.Schema:
+    """These columns as Spark wants them from a Python source."""
+    return to_arrow_schema(columns, timezone="UTC")
 
 
 def bounds_of(filters: Iterable[Filter]) -> Bounds:

@@ -1,14 +1,9 @@
 """What one Spark task reads: splits of whole batches, cut from a walk over a replica's log, within a query's bounds.
 
-A split has the range of wanted offsets, since a requested offset may lie within a batch. A damaged span is a split
-of its own and becomes one row that reports it.
-
-The driver makes the plan, and a live directory may change before a task reads its split. So a split has offset, epoch
-and CRC of its first and its last batch. The reader checks both, and that all batches between follow each other. Logs
-that have a batch of the same offset and epoch are equal up to it, so a match proves that this is the planned log.
-
-Nothing here needs Spark or NumPy. Who has NumPy reads headers as columns (`pykraft.spark.data_source.headers`), a few
-times as fast.
+A split has the range of wanted offsets, since a requested offset may lie within a batch. A damaged span is a split of
+its own and becomes one row that reports it. The driver makes the plan, and a live directory may change before a task
+reads its split. So a split has offset, epoch and CRC of its first and its last batch, which the reader checks: logs
+that have a batch of the same offset and epoch are equal up to it. Nothing here needs Spark or NumPy.
 
 Invariant: a split is whole batches of one segment; the splits of a plan are the requested chunk of the log, each batch
 once. A bound never leaves out a wanted row.

@@ -1,18 +1,14 @@
 """Finds positions in one replica's log and walks over its batches, even while its node keeps writing.
 
-A `Cursor` is a position between two batches. It remembers the batch before it, so that a walk that continues later,
-perhaps in another process, notices a log that was truncated below it and rewritten. An offset above the recovery point
-is searched from that point on, since the log may end before the next segment.
-
-A walk over every header reads every page of each segment, on the driver alone: hours for a log of 10 TiB. To cut a log
-into splits it is enough to know batches near the ends of splits. So `stride_over` only reads the headers between two
-entries of the offset index, once per stride: there it finds the last batch of a stride and the first of the next.
+A `Cursor` is a position between two batches. It remembers the batch before it, so that a walk that continues later
+notices a log that was truncated below it and rewritten. An offset above the recovery point is searched from that point
+on, since the log may end before the next segment. A walk over every header takes hours for a log of 10 TiB, so
+`stride_over` only reads the headers between two entries of the offset index, once per stride;
 `pykraft.spark.data_source.splits` checks what lies between when it reads it.
 
-Invariant: a walk yields what `pykraft.spark.data_source.segment_walk` finds in one segment after the other, and ends
-where the log does. Strides follow each other without a gap of offsets, and each starts and ends between two batches.
-The index is not trusted: if an entry does not point at the batch that holds its offset, right after the end of another
-batch, every header of the rest of the segment is read. This also finds the end of the newest one, which may be torn.
+Invariant: strides follow each other without a gap of offsets, and each starts and ends between two batches. The index
+is not trusted: if an entry does not point at the batch that holds its offset, right after the end of another batch,
+every header of the rest of the segment is read. This also finds the end of the newest one, which may be torn.
 
 Source: KIP-595 (log layout); Kafka's ``OffsetIndex`` and ``LogSegment.translateOffset``.
 """

@@ -1,28 +1,29 @@
-"""Reads metadata records from a replica's directory: the newest snapshot that a moment allows, then the log.
+"""Reads metadata records from a replica's directory or a live quorum: the newest fitting snapshot, then the log.
 
 A moment is an offset of the metadata log (``157``: after the records below it, as a snapshot of this end offset holds
-them) or a wall time (``2026-11-23T14:03``, UTC unless it names a zone: after the records that were appended up to
-then). Times are those that leaders wrote into batches. A leader whose clock was behind may have appended a later record
-with an earlier time; the log up to the first record that is too new counts.
+them) or a wall time (``2026-11-23T14:03``, UTC unless it names a zone). Times are those of leaders, whose clocks may
+have gone back: the log counts up to the first record that is too new.
 
-Invariant: the records describe the cluster completely, or there is an error; damaged ones are never returned. The log
-is read as the Spark source reads it: each CRC is checked, and it ends where a start of the node would end it. Memory
-holds one chunk of the log, or one batch of a snapshot. A directory may hold records at its end that were never
-committed.
+Invariant: the records describe the cluster completely, or there is an error; damaged ones are never returned. Memory
+holds one chunk of the log, or one batch of a snapshot. Of a quorum only committed records are read; a directory may end
+with others.
 
-Source: KIP-630, KIP-631; ISO 8601.
+Source: KIP-595 §Fetch, KIP-630, KIP-631; ISO 8601.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from pykraft.client.reader import StateReader
+from pykraft.client.remote.observer import Observer, Start
 from pykraft.config import METADATA_TOPIC_NAME
 from pykraft.errors import CorruptionError, ProtocolError, UsageError
 from pykraft.log.fs import Fs
@@ -33,11 +34,12 @@ from pykraft.protocol.records import Record, decode_records
 from pykraft.snapshot.files import BOOTSTRAP_ID, list_snapshots
 from pykraft.snapshot.head import SnapshotReader, read_head
 from pykraft.spark.data_source.file_plan import end_of, find_replicas, plan_batch
+from pykraft.spark.data_source.live import FETCH_LIMITS, PATIENCE
 from pykraft.spark.data_source.options import parse_options
 from pykraft.spark.data_source.splits import ScannedHeaders, SplitChunk, judged, read_chunks
 from pykraft.spark.data_source.walk import ReplicaLog
 from pykraft.spark.metadata.image import LoggedRecord, logged_record
-from pykraft.types import Offset, OffsetAndEpoch
+from pykraft.types import Endpoint, Offset, OffsetAndEpoch
 
 _OFFSET: Final = re.compile("[0-9]{1,19}")
 _OFFSET_MAX: Final = 2**63 - 1
@@ -170,3 +172,72 @@ def _records(chunk: SplitChunk[ScannedHeaders], position: int, header: BatchHead
         place = chunk.split.position + position
         problem = CorruptionError(chunk.split.path, position=place, expected="a valid batch", found=str(error))
         raise judged(chunk.split, problem) from problem
+
+
+CLIENT_ID: Final = "pykraft-metadata"
+
+
+class _EnoughError(Exception):
+    """Raised at the first record that the moment does not include."""
+
+
+def read_live(bootstrap: Sequence[Endpoint], moment: Moment, take: Callable[[LoggedRecord], object]) -> Offset:
+    """Pass on the records that describe the cluster at a moment, and return the offset after the last.
+
+    Errors: UsageError if the quorum's log does not reach back, or not up, to that moment; ProtocolError for a record
+    that this version cannot decode; QuorumUnavailableError.
+    """
+    return asyncio.run(_Reading(bootstrap, moment, take).run())
+
+
+class _Reading:
+    def __init__(self, bootstrap: Sequence[Endpoint], moment: Moment, take: Callable[[LoggedRecord], object]) -> None:
+        self._bootstrap = bootstrap
+        self._moment = moment
+        self._take = take
+        self._end = Offset(0)
+
+    async def run(self) -> Offset:
+        observer = Observer(
+            self._bootstrap,
+            start=Start.EARLIEST,
+            client_id=CLIENT_ID,
+            patience=PATIENCE,
+            limits=FETCH_LIMITS,
+            load_snapshot=self._load,
+        )
+        async with observer:
+            await observer.begin()
+            high_watermark = observer.high_watermark or Offset(0)
+            wanted = self._moment.end_offset
+            if wanted is not None and wanted > high_watermark:
+                raise UsageError(f"the quorum has committed {high_watermark} offsets, not yet {wanted}")
+            with suppress(_EnoughError):
+                if self._end >= high_watermark:
+                    return self._end
+                async for batch in observer:
+                    for record in decode_records(batch.data, verify_crc=False):
+                        self._one(record, is_control=batch.is_control)
+                    if batch.end_offset >= high_watermark:
+                        break
+        return self._end
+
+    async def _load(self, reader: StateReader[bytes]) -> None:
+        """Take a snapshot. Errors: UsageError if the cluster was already another one at the moment."""
+        end_offset, timestamp_ms = reader.snapshot_id.offset, reader.last_contained_log_timestamp
+        if end_offset and not self._moment.includes(Offset(end_offset - 1), timestamp_ms):
+            raise UsageError(f"the quorum's snapshot, which ends at offset {end_offset}, is newer than this moment")
+        async for batch in reader:
+            for value in batch.records:
+                record = read_metadata_record(value)
+                self._take(LoggedRecord(offset=None, end_offset=end_offset, timestamp_ms=timestamp_ms, record=record))
+        self._end = end_offset
+
+    def _one(self, record: Record, *, is_control: bool) -> None:
+        if record.offset < self._end:
+            return
+        if not self._moment.includes(record.offset, record.timestamp_ms):
+            raise _EnoughError
+        if not is_control:
+            self._take(logged_record("the quorum's log", record))
+        self._end = Offset(record.offset + 1)

@@ -1,11 +1,9 @@
 """The figures of a pipeline's report, for pages and notebooks, and its page: of one run, or of several side by side.
 
-Times are seconds since the first record of the run. However long it was, it is cut into at most `SLICES_MAX` slices.
-Invariant: a figure shows the numbers of its report and nothing else, and a slice never hides the worst: of latencies
-and lags it has the largest, of records and bytes the rate over all of its time, also where nothing was written.
-Position or text tells everything that color tells. A figure belongs to no window and needs no display, so any thread
-can make it. On the page, what comes from tables or names of folders is escaped, and it has no external address and no
-code. This module needs the extra ``plots``.
+Times are seconds since the first record of the run, which is cut into at most `SLICES_MAX` slices. Invariant: a slice
+never hides the worst: of latencies and lags it has the largest, of records and bytes the rate over all of its time.
+Position or text tells everything that color tells. Figures belong to no window, so any thread can make them. On the
+page, what comes from tables or names of folders is escaped. This module needs the extra ``plots``.
 """
 
 from __future__ import annotations

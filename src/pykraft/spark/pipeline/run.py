@@ -1,19 +1,15 @@
 """The pipeline as one stream: bronze and silver grow by micro-batches, each row exactly once despite kills.
 
 The tasks of a micro-batch write the files of all three tables in one pass (`pykraft.spark.pipeline.silver`). Then the
-driver commits them, one table after the other: bronze ``batches``, silver ``records`` and ``control``. Each append has
-the stream's name and the batch's number, so repeating it has no effect (`pykraft.spark.tables`). The checkpoint beside
-the tables belongs to them; each append also stores the source's offsets, so an append that does not follow the table is
-rejected (`pykraft.spark.pipeline.status`).
-
-Spark retries a task whose Python worker died, but not the Python process that serves a source's offsets: if that is
-killed, the query ends. So `KeptQuery` restarts it, which is harmless.
+driver commits them, one table after the other: bronze ``batches``, silver ``records`` and ``control``. Repeating an
+append has no effect, and one that does not follow its table is rejected (`pykraft.spark.tables`). The checkpoint beside
+the tables belongs to them. Spark retries a task whose Python worker died, but not the Python process that serves a
+source's offsets: if that is killed, the query ends, and `KeptQuery` restarts it.
 
 Invariant: all three tables hold the same micro-batches, except for the one in progress. A query that ended with an
 error of ours is not restarted, nor one that dies again and again without finishing a micro-batch.
 
-Source: Spark's ``foreachBatch``, its checkpoint protocol and ``PythonStreamingSourceRunner``; the restarts of a
-supervisor (Erlang's intensity).
+Source: Spark's ``foreachBatch`` and ``PythonStreamingSourceRunner``; the restarts of a supervisor (Erlang's intensity).
 """
 
 from __future__ import annotations
@@ -33,8 +29,7 @@ from pykraft.spark.pipeline.silver import TABLE_COLUMNS, write_files
 from pykraft.spark.pipeline.status import check_belongs, commit_of
 from pykraft.spark.pipeline.upkeep import keep_stream_tables
 from pykraft.spark.tables.commit import Commit
-from pykraft.spark.tables.delta import DeltaTables
-from pykraft.spark.tables.former_parquet import convert_parquet_tables
+from pykraft.spark.tables.delta import DeltaTables, convert_parquet_tables
 from pykraft.spark.tables.names import CHECKPOINT, QUERY, UPKEEP_INTERVAL
 
 RESTARTS_MAX = 3

@@ -1,13 +1,8 @@
 """Makes the rows of a micro-batch, and writes the files of all tables in one pass over its record batches.
 
-| table | what | columns |
-|---|---|---|
-| bronze batches | the batches as they are | those of the source's ``batches`` (`pykraft.spark.data_source.schema`) |
-| silver records | every record | those of the source's ``records`` |
-| silver control | what the quorum wrote itself | see `CONTROL_COLUMNS` |
-
-A task gets batches from the source, decodes them once, and writes a file for each table. No row goes back to the JVM,
-and none is kept for another pass.
+Bronze ``batches`` are the batches as they are (columns: `pykraft.spark.data_source.selection`), silver ``records``
+every record, silver ``control`` what the quorum wrote itself (`CONTROL_COLUMNS`). A task decodes its batches once and
+writes a file for each table; no row goes back to the JVM.
 
 Invariant: a record is there once for each bronze row of its batch, with the batch's place. Only files of successful
 task attempts are reported.
@@ -32,8 +27,8 @@ from pykraft.errors import ProtocolError
 from pykraft.protocol.control import read_control_body
 from pykraft.spark.arrow_columns import array_column, list_column, number_column, text_column, true_cells
 from pykraft.spark.data_source.decode import DamagedBytes, damage_row, records_of
-from pykraft.spark.data_source.schema import BATCHES, arrow_schema, columns_of
-from pykraft.spark.data_source.schema import RECORDS as RECORD_COLUMNS
+from pykraft.spark.data_source.selection import BATCHES, arrow_schema, columns_of
+from pykraft.spark.data_source.selection import RECORDS as RECORD_COLUMNS
 from pykraft.spark.data_source.splits import Split
 from pykraft.spark.tables.delta import FILE_COLUMNS, FILE_NAMES, column_types, file_columns
 from pykraft.spark.tables.names import BRONZE, CONTROL, RECORDS

@@ -1,11 +1,9 @@
 """Reads the progress of a pipeline from its folder, and whether the checkpoint there fits the tables.
 
 The files of a checkpoint are Spark's: ``metadata`` names the stream; ``offsets`` has a file for each micro-batch (a
-version, metadata, then the end offset of each source as JSON), and ``commits`` has one when it is done. Spark writes
-the offsets before the micro-batch starts, keeps them for at least one micro-batch, and never changes them.
-
-Invariant: the tables record what they hold and the checkpoint what comes next; a stream that would lose or duplicate
-rows does not start. Only committed appends are reported. This module writes nothing and needs neither Spark nor Java.
+version, metadata, then the end offset of each source as JSON), written before it starts, and ``commits`` has one when
+it is done. Invariant: a stream that would lose or duplicate rows does not start; only committed appends are reported.
+This module writes nothing and needs neither Spark nor Java.
 
 Source: Spark's ``OffsetSeqLog``, ``CommitLog`` and ``StreamMetadata``.
 """

@@ -1,15 +1,11 @@
 """Metrics of a streaming query: how far it is behind the log, how fast it is, and whether it gets on.
 
-The thread that waits for the query notes Spark's reports of its progress; another thread renders them for Prometheus. A
-scrape asks neither Spark nor the quorum, so it is answered at once, however busy they are. Spark reports each
-micro-batch when it is done, and every ten seconds that there is nothing to read. A value that no report had yet is
-absent.
+The thread that waits for the query notes Spark's reports (after each micro-batch, and every ten seconds without one);
+another renders them for Prometheus, so a scrape is answered at once. A value that no report had yet is absent.
 
-Invariant: the values of a scrape were noted together. When the block that serves scrapes ends, its thread has ended and
-nothing listens any more.
+Invariant: the values of a scrape were noted together. After the block that serves scrapes nothing listens any more.
 
-Source: Spark's ``StreamingQueryProgress``; PySpark's ``reportLatestOffset``; `pykraft.server.prometheus`, which has the
-limits.
+Source: Spark's ``StreamingQueryProgress``; PySpark's ``reportLatestOffset``; `pykraft.server.prometheus`.
 """
 
 from __future__ import annotations

@@ -2,12 +2,9 @@
 
     python -m pykraft.spark.session.daemon pyspark.worker
 
-Spark starts it in a local session (``spark.python.daemon.module``). Its own daemon imports nothing, so each process
-spends 0.5 s of processor time on the same modules, and 0.8 s if it reads a live quorum. A micro-batch of the pipeline
-has up to six of them.
-
-Java hangs up on a Python process whose rows it needs no more, as after a limit or when the session ends. The daemon of
-Spark prints a traceback for that, in the middle of a command's output; this one says nothing.
+Spark starts it in a local session (``spark.python.daemon.module``). Its own daemon imports nothing, so each of its up
+to six processes spends 0.5 to 0.8 s on the same modules, and it prints a traceback when Java hangs up on a process
+whose rows it needs no more; this one says nothing.
 
 Invariant: the daemon has one thread, since a fork copies the locks of others but not the threads that release them. So
 each process still imports pyarrow itself, whose allocator has a thread of its own.

@@ -1,12 +1,9 @@
 """A home for Spark in which its Python processes find pyspark compiled.
 
-Spark puts ``python/lib/pyspark.zip`` of its home first on the path of each Python process that it starts. Python keeps
-no bytecode of modules in an archive, so each of these processes compiled pyspark anew: 0.5 to 1 s of processor time,
-and a start of the pipeline has eight of them. So this module makes a home with links to everything of the installed
-package, but a folder stands in the place of each archive, with a link to the same package where it is installed.
-
-Only sessions here and at a standalone cluster use it: YARN and Kubernetes send the archives to other machines, and so
-they must be files.
+Spark puts ``python/lib/pyspark.zip`` first on the path of each Python process, and Python keeps no bytecode of modules
+in an archive: each process compiled pyspark anew, 0.5 to 1 s. This home links to the installed package, with folders in
+the place of the archives. Only local sessions and a standalone cluster use it: YARN and Kubernetes send the archives to
+other machines, so they must be files.
 
 Source: Spark's ``PythonUtils.sparkPythonPath``; Python's ``zipimport``.
 """

@@ -1,14 +1,11 @@
 """Runs Spark's Java process as a child of ours: starts it early, connects later, and ends it with the block.
 
-PySpark can start it, too, but then nobody can end it before it is connected, its temporary files stay when it is
-killed, and Python processes below it print a traceback when a terminal sends Ctrl-C to all processes. As a `Child` it
-ends with the other processes.
+If PySpark starts it, nobody can end it before it is connected, and its temporary files stay when it is killed.
+Invariant: it never outlives us, since it exits at the end of a pipe that only we can write to. It has a process group
+of its own, which a terminal's Ctrl-C does not reach.
 
-Invariant: it never outlives us: it reads from a pipe that only we can write to, and exits at the end of the input. It
-has a process group of its own, which a terminal's Ctrl-C does not reach; we decide when it ends.
-
-Source: PySpark's ``launch_gateway``; the file in which the process reports its port (int32) and its secret (int32
-length, UTF-8), big-endian, comes from Spark's ``PythonGatewayServer``.
+Source: PySpark's ``launch_gateway``; Spark's ``PythonGatewayServer``, which reports its port (int32) and its secret
+(int32 length, UTF-8) in a file, big-endian.
 """
 
 from __future__ import annotations
@@ -39,9 +36,7 @@ class Jvm:
     """Spark's process."""
 
     def __init__(self, children: Children, folder: Path, settings: Mapping[str, str], *, is_quiet: bool = True) -> None:
-        """Start it with these session properties; ``folder`` gets all its temporary files.
-
-        Its messages go to a log in ``folder``, or to standard error unless ``is_quiet``.
+        """Start it with these session properties; ``folder`` gets its temporary files and, if ``is_quiet``, its log.
 
         Errors: UsageError without a Java runtime.
         """

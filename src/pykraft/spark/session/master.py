@@ -1,14 +1,11 @@
 """Opens a Spark session locally or at a cluster, with the user's properties.
 
-On a cluster the executors get this package from us, in one file that is also for ``spark-submit --py-files``. They run
-the Python that `PYSPARK_PYTHON` names, by default ours; it must have the package's dependencies.
+On a cluster the executors get this package from us, in one file that is also for ``spark-submit --py-files``; the same
+sources give the same bytes. They run the Python that `PYSPARK_PYTHON` names, by default ours. Spark's Java process
+warns at each start about a module that Spark itself requests, on the standard error that it inherited; `without_lines`
+replaces that with a pipe, which passes on every other line.
 
-Spark's Java process warns at each start about a module that Spark itself requests. It writes to the standard error that
-it inherited, so `without_lines` replaces that with a pipe and reads it.
-
-Invariant: a user's property overrides ours; for lists both are combined. The same sources give the same bytes of the
-package, so a file with the right name is complete. Every other line passes, in order; the pipe outlives its block as
-long as somebody writes to it.
+Invariant: a user's property overrides ours; for lists both are combined.
 
 Source: Spark's "Submitting Applications" (master URLs, ``--conf``) and "Python Package Management"; POSIX ``dup2``.
 """
@@ -133,9 +130,7 @@ def settings_at(
 ) -> dict[str, str]:
     """Spark's properties for a session; without ``master`` (a Spark master URL) it gets two cores of this machine.
 
-    ``option`` is the command-line option that gave the master.
-
-    Errors: UsageError for an invalid master; StorageError.
+    ``option`` is the command-line option that gave the master. Errors: UsageError for an invalid one; StorageError.
     """
     master = conf.get("spark.master") if master is None else master
     settings = session_settings(name)

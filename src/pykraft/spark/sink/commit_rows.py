@@ -9,18 +9,14 @@
 Invariant: a batch is sent only under the numbers of its manifest, so the log has it at most once; a commit returns only
 when all are committed. Every failure says how many rows are certainly in the log.
 
-The folder of a query:
-
-    QUERY/7.0.manifest.json   the rows of micro-batch 7 and their numbers; created once, then never changed
-    QUERY/7.progress.json     how much of it is certainly in the log, and whether all of it
-    QUERY/7.rows/             the files of its tasks, until all is in the log
+QUERY/7.0.manifest.json   the rows of micro-batch 7 and their numbers; created once, then never changed
+QUERY/7.progress.json     how much of it is certainly in the log, and whether all of it
+QUERY/7.rows/             the files of its tasks, until all is in the log
 
 The second number of a manifest is its generation: a later one has other numbers, because the quorum forgot those of the
-one before and nothing was sent under them. Invariant: of any number of drivers that create the manifest of a
-micro-batch, one succeeds, and all get the same one. Only the newest is kept, so a folder does not grow with the query.
+one before. Of any number of drivers that create one, one succeeds, and all get the same. Only the newest is kept.
 
-Source: ADR 097; KIP-98; Spark's ``StreamingWrite.commit``, which may be repeated for one epoch, ``HDFSMetadataLog``
-(created by rename) and ``ManifestFileCommitProtocol``.
+Source: ADR 097; KIP-98; Spark's ``StreamingWrite.commit`` and ``HDFSMetadataLog`` (created by rename).
 """
 
 from __future__ import annotations

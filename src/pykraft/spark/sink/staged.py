@@ -1,14 +1,11 @@
 """Staged files: one task's record batches on disk, until the driver has appended them to the log.
 
-A file has whole batches, as they will be in the log but for the producer's numbers, and nothing else. A batch has as
-many rows as fit; nothing is compressed, and all records of a batch have its one time. So rows without keys and with
-values are what every replica reads, Kafka's too.
+A file has whole batches as they will be in the log, but for the producer's numbers: uncompressed, all records of a
+batch with one time, so rows without keys and with values are what every replica reads, Kafka's too. Invariant: rows
+keep their order, each is in one batch, and a row that does not fit alone is an error that names it. A `StagedFile` is
+complete and synced, and nobody changes it. A reader checks each batch's CRC and the number of rows.
 
-Invariant: rows keep their order, each is in one batch, and no batch is larger than it may be: a row that does not fit
-alone is an error that names it. Once there is a `StagedFile`, the file is complete and synced, and nobody changes it. A
-reader checks each batch's CRC and the number of rows.
-
-Source: ADR 079, what Kafka's replicas read; ADR 097; `pykraft.protocol.batch` and `pykraft.protocol.records`.
+Source: ADR 079, ADR 097; `pykraft.protocol.batch` and `pykraft.protocol.records`.
 """
 
 from __future__ import annotations

@@ -1,24 +1,17 @@
 """Decides whether an append may be written to a table, from the commits that the table holds.
 
 A commit is the name of an append (stream and number of the micro-batch) and the range of the source that its rows
-cover, from ``start`` to ``end``. A table stores the commit atomically with the rows, so it always knows what it holds.
+cover, from ``start`` to ``end``; both are stored atomically with the rows. Invariant: each commit of a table starts
+where the one before it ended, so no row is lost or written twice when a checkpoint is lost or an older one is restored:
 
-Invariant: each commit of a table starts where the one before it ended, whichever stream it came from. So no row is lost
-or written twice when a checkpoint is lost or an older one is restored:
-
-1. The table has a commit of this name. If it covers the same range, this is a repetition after a kill, and there is
-   nothing to write. If it covers another range, the checkpoint used these numbers a second time: an error.
+1. The table has a commit of this name. With the same range, this is a repetition after a kill, and there is nothing to
+   write; with another, the checkpoint used these numbers a second time: an error.
 2. The table has no commit of this name. Then the new one must start where the newest one ended.
 
-A table without commits gets no rows, because it may already hold the next ones. Offsets of the source are opaque here:
-two are equal or not.
+A table without commits gets no rows, because it may already hold the next ones. Offsets are opaque here.
 
-An append's commit is in Delta's commit info. Other commits may stand between appends: upkeep, added columns, and those
-of other programs. Delta deletes old entries of its log, so a table that only had upkeep for a month would forget what
-it holds. So each commit of ours that is no append carries the newest append that it knew, and the version at which it
-looked; appends that were committed in between come after that version.
-
-Invariant: the newest append is found as long as one of these two entries is in the log. Nothing here needs Spark.
+Delta deletes old entries of its log, so after a month of upkeep alone a table would forget what it holds. So each
+commit of ours that is no append carries the newest append that it knew, and the version at which it looked.
 
 Source: Delta's ``txn`` action (the name alone); Spark's ``OffsetSeqLog`` (both, but a checkpoint gets lost); the Delta
 protocol (add actions, ``commitInfo``, ``delta.logRetentionDuration``).

@@ -1,28 +1,30 @@
 """Delta tables without a jar: tasks write Parquet files, and the driver commits them with the ``deltalake`` library.
 
-Each table is a folder ``<root>/<name>``. The name of an append is its stream and a number that grows with each
-micro-batch. Invariant: a commit holds the files of one append that successful tasks reported, its name (Delta's
-application transaction) and its range of the source (Delta's commit info). A second append of the same name has no
-effect, and one that does not follow the last is rejected (`pykraft.spark.tables.commit`). So a stream that was killed
-at any point and repeats its last micro-batch neither duplicates nor loses a row.
+Each table is a folder ``<root>/<name>``, which tasks and driver share. The name of an append is its stream and the
+number of its micro-batch. Invariant: a commit holds the files of one append that successful tasks reported, its name
+(Delta's application transaction) and its range of the source (Delta's commit info). A second append of the same name
+has no effect, and one that does not follow the last is rejected (`pykraft.spark.tables.commit`). So a stream that was
+killed at any point neither duplicates nor loses a row. Files that were never committed belong to no table;
+``DeltaTable.vacuum`` removes them.
 
-All tasks and the driver must share the folder. Each file has statistics, with which readers skip it. Files of an append
-that was never committed, or of a failed attempt, belong to no table; ``DeltaTable.vacuum`` removes them. Any reader of
-Delta can read these tables.
+Tables of Parquet files from earlier versions are converted without copying a row: an append is in the Delta table
+before its folder is removed, so a conversion that was killed is repeated.
 
-Source: the Delta protocol (add actions, ``txn``, ``commitInfo``); Spark's ``foreachBatch`` (a batch id is repeated with
-the same rows) and ``FileFormatWriter``.
+Source: the Delta protocol (add actions, ``txn``, ``commitInfo``); Spark's ``foreachBatch``, ``FileFormatWriter``.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, create_table_with_add_actions
@@ -42,7 +44,14 @@ from pykraft.spark.tables.commit import (
     named_commit,
     newest_commit,
 )
-from pykraft.spark.tables.parquet_writer import ParquetFile, make_folder, write_parquet_file
+from pykraft.spark.tables.names import PARQUET_COLUMNS, TABLES
+from pykraft.spark.tables.parquet_writer import (
+    ParquetFile,
+    make_folder,
+    statistics_json,
+    sync_folder,
+    write_parquet_file,
+)
 
 COMMIT_ATTEMPTS_MAX: Final = 5
 """An attempt fails only if another program changed columns or properties since the table was opened."""
@@ -94,11 +103,7 @@ class DeltaTables:
         return DeltaTable.is_deltatable(str(self.root / name))
 
     def replace(self, name: str, frame: DataFrame) -> int:
-        """Replace all rows of a table, which is created if needed; returns their number.
-
-        For small tables that are computed from others. Earlier versions of the table keep the former rows. Errors: as
-        `begin`.
-        """
+        """Replace all rows of a small table, which is created if needed; returns their number. Errors: as `begin`."""
         folder = self.root / name
         table = DeltaTable(folder) if self.has(name) else None
         if table is not None:
@@ -109,13 +114,10 @@ class DeltaTables:
         return sum(file.rows for file in files)
 
     def begin(self, name: str, columns: StructType, commit: Commit) -> DeltaAppend | None:
-        """Begin an append of rows with these columns, to a table that is created if needed; None if the table has it.
+        """Begin an append of rows with these columns; None if the table has it. Creates the table or its columns.
 
-        Columns that the table lacks are added to it. Tasks write into the table's own folder, where no commit names
-        their files yet.
-
-        Errors: UsageError if the rows lack a column of the table, or if the commit does not follow its last one;
-        StorageError if it cannot be written.
+        Tasks write into the table's own folder, where no commit names their files yet. Errors: UsageError if the rows
+        lack a column of the table, or if the commit does not follow its last one; StorageError.
         """
         folder = self.root / name
         table = DeltaTable(folder) if self.has(name) else None
@@ -236,3 +238,44 @@ def column_types(schema: StructType) -> pa.Schema:
     """The types of the columns in a file: without Spark's metadata, times in UTC, all nullable."""
     arrow = to_arrow_schema(schema, timezone="UTC")
     return pa.schema([pa.field(field.name, field.type) for field in arrow])
+
+
+FORMER_COMMIT: Final = "_commit.json"
+
+
+def convert_parquet_tables(tables: DeltaTables) -> None:
+    """Convert the tables of a pipeline that are Parquet. Errors: StorageError."""
+    for name in TABLES:
+        if (tables.root / name / PARQUET_COLUMNS).is_file():
+            try:
+                _convert(tables, name)
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise StorageError(tables.root / name, f"the Parquet table cannot be converted: {error}") from error
+
+
+def _convert(tables: DeltaTables, name: str) -> None:
+    folder = tables.root / name
+    columns = StructType.fromJson(json.loads((folder / PARQUET_COLUMNS).read_text()))
+    appends = [(json.loads((path / FORMER_COMMIT).read_text()), path) for path in folder.glob("[!._]*/")]
+    for kept, path in sorted(appends, key=lambda each: each[0]["number"]):
+        append = tables.begin(name, columns, Commit.from_json(kept["commit"]))
+        if append is not None:  # a conversion that was killed has done the others
+            append.finish([_linked(file, folder, columns) for file in sorted(path.glob("*.parquet"))])
+    for left in [*folder.glob("[!._]*/"), *folder.glob(".*/")]:
+        shutil.rmtree(left)
+    (folder / PARQUET_COLUMNS).unlink()
+
+
+def _linked(file: Path, folder: Path, columns: StructType) -> ParquetFile:
+    target = folder / file.name
+    if not target.exists():
+        os.link(file, target)
+        sync_folder(folder)
+    footer, status = pq.read_metadata(file), file.stat()
+    return ParquetFile(
+        name=file.name,
+        size_bytes=status.st_size,
+        rows=footer.num_rows,
+        modified_ms=status.st_mtime_ns // 1_000_000,
+        statistics=statistics_json(footer, column_types(columns)),
+    )

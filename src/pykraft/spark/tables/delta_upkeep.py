@@ -3,20 +3,17 @@
 A stream may append meanwhile, and a kill at any point loses nothing:
 
 1. The rows of some small files are written into a new file, which no commit names yet.
-2. One commit adds the new file and removes the small ones. It is made only as the version after one that still has all
-   of the small files: `deltalake` itself would let two compactions remove the same files, and double their rows.
-3. Removed files stay on disk for readers of older versions. Vacuum deletes them when they are old enough, and files
-   that no commit ever named, such as those of killed writers.
+2. One commit adds the new file and removes the small ones, as the version after one that still has all of them:
+   `deltalake` itself would let two compactions remove the same files, and double their rows.
+3. Vacuum deletes removed files when they are old enough, and files that no commit ever named.
 
-A group of small files has files of one replica, neighbors in the order of their offsets, so the statistics of the new
-file exclude as much as before. A file of the target size is never rewritten. A full compaction merges neighbors up to
-the target size. A stream that compacted so each time would rewrite its newest file again and again until that is full.
-So it merges only neighbors of about the same size, and a row is rewritten about once for each doubling of its file.
+A group has files of one replica, neighbors in the order of their offsets, so the new file's statistics exclude as much
+as before. A full compaction merges neighbors up to the target size; a stream merges only neighbors of about the same
+size, so that a row is rewritten about once for each doubling of its file. Invariant: the rows and the appends of the
+table are the same before and after.
 
-Invariant: the rows of the table and its appends are the same before and after.
-
-Source: the Delta protocol (``dataChange``, tombstones, checkpoints); Delta's ``OPTIMIZE`` (bin packing) and ``VACUUM``;
-size-tiered compaction in LSM trees.
+Source: the Delta protocol (``dataChange``, tombstones, checkpoints); Delta's ``OPTIMIZE`` and ``VACUUM``; size-tiered
+compaction in LSM trees.
 """
 
 from __future__ import annotations
@@ -87,11 +84,9 @@ def plan(
 
 
 def merge(folder: Path, names: Sequence[str], columns: pa.Schema) -> ParquetFile | None:
-    """One file with the rows of these, in their order; a column that a file lacks is null in its rows.
+    """One file with the rows of these, in their order, null where a file lacks a column; None if there are no rows.
 
-    None if there are no rows. Memory: a row group of a file, and `ROW_GROUP_SIZE_BYTES_MAX`.
-
-    Errors: StorageError if a file cannot be read, or the new one not written.
+    Memory: a row group of a file, and `ROW_GROUP_SIZE_BYTES_MAX`. Errors: StorageError.
     """
     try:
         file = write_parquet_file(_row_groups([folder / name for name in names], columns), folder, columns)

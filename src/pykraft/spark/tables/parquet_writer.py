@@ -1,11 +1,7 @@
-"""Writes one Parquet file of a table, with the statistics of Delta's add action.
+"""Writes one Parquet file of a table, with the statistics of Delta's add action, with which readers skip files.
 
-These are its rows and nulls, and the least and greatest values of its columns. With them a reader that looks for some
-offsets, epochs, times or replicas skips the other files without opening them.
-
-Invariant: a file is complete and synced before it is reported, and its report describes what it holds. A bound holds
-for each row of the file; where the footer does not prove one, there is none: for floating-point numbers (NaN), binary
-columns, nested columns and long texts.
+Invariant: a file is complete and synced before it is reported. A bound holds for each row of the file; where the footer
+does not prove one, there is none: for floating-point numbers (NaN), binary and nested columns, and long texts.
 
 Source: Spark's ``FileFormatWriter``; the Delta protocol (per-file statistics); Parquet's column chunk statistics.
 """
@@ -100,8 +96,7 @@ class ParquetFile:
 class ParquetOutput:
     """A file that is being written; without rows there is none. A context manager: what is not finished is deleted.
 
-    Rows wait until there are ``group_size_bytes_min`` of them, and then become one row group; by default each batch
-    becomes one.
+    Rows wait until there are ``group_size_bytes_min`` of them for a row group; by default each batch becomes one.
     """
 
     def __init__(self, folder: Path, columns: pa.Schema, *, group_size_bytes_min: int = 0) -> None:
