@@ -108,6 +108,23 @@ class Recorder:
         assert self.records == [*records]
 
 
+class Gated(Recorder):
+    """Waits within each commit until it may go on; one call at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.began, self.may_go_on = asyncio.Event(), asyncio.Event()
+        self._is_called = False
+
+    async def handle_commit(self, reader: Reader[Any]) -> None:  # type: ignore[override]
+        assert not self._is_called
+        self._is_called = True
+        self.began.set()
+        await self.may_go_on.wait()
+        super().handle_commit(reader)
+        self._is_called = False
+
+
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run a test on a loop of its own, within its time; the loop complains of nothing."""
 

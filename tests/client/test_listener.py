@@ -1,7 +1,4 @@
-"""An object without a required method is rejected as a listener, and the error names the method.
-
-Waiters for a leader wake at each change, and all of them at the end.
-"""
+"""An object without a required method is rejected as a listener, and the error names the method."""
 
 from __future__ import annotations
 

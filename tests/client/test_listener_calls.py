@@ -12,7 +12,7 @@ import pytest
 from pykraft.client import LeaderAndEpoch, Node, Reader, StateReader, configure, subscriptions, text_serde
 from pykraft.config import LogSettings, NodeConfig
 from pykraft.errors import NotLeaderError, NotRunningError, OutcomeUnknownError, UsageError
-from tests.client.nodes import BOTH, QUICK, TIMEOUT_S, Recorder, alone
+from tests.client.nodes import BOTH, QUICK, TIMEOUT_S, Gated, Recorder, alone
 
 AN_HOUR_MS = 3_600_000
 Act = Callable[[Node[str]], Awaitable[object]]
@@ -59,19 +59,6 @@ class Stubborn(Recorder):
     def begin_shutdown(self) -> None:
         """It waits behind the call that is cancelled, and must not come after that."""
         self.calls += 1
-
-
-class Gated(Recorder):
-    """Waits within its first call until it may go on."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.began, self.may_go_on = asyncio.Event(), asyncio.Event()
-
-    async def handle_commit(self, reader: Reader[str]) -> None:  # type: ignore[override]
-        self.began.set()
-        await self.may_go_on.wait()
-        super().handle_commit(reader)
 
 
 async def propose_for_ever(node: Node[str]) -> None:

@@ -278,21 +278,6 @@ async def test_what_was_only_taken_is_not_in_the_log_when_the_node_ends(tmp_path
 
 
 @BOTH
-async def test_a_leadership_that_is_lost_leaves_the_outcome_open(tmp_path: Path, own_thread: bool) -> None:
-    async with quorum(tmp_path, 3, own_thread=own_thread) as nodes:
-        leader = await leader_of(nodes)
-        for node in nodes:
-            if node is not leader:
-                await node.close()
-        with pytest.raises(OutcomeUnknownError, match="the leadership of epoch") as raised:
-            await leader.propose(["a"])
-        assert raised.value.__cause__ is None
-        assert raised.value.base_offset is not None
-        with pytest.raises(NotLeaderError):
-            await leader.propose(["b"])
-
-
-@BOTH
 async def test_a_call_that_the_host_got_and_nobody_answered_is_in_doubt(tmp_path: Path, own_thread: bool) -> None:
     """Producers answer at the end; a transfer, a frozen snapshot, or a bug may leave a call open."""
     node = Node(alone(tmp_path), text_serde, own_thread=own_thread)

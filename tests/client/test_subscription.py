@@ -1,9 +1,4 @@
-"""One delivery at a time: the registration is held until the application has handled it.
-
-A node's reads of a snapshot run where its host reads, and their errors are raised by the caller.
-
-Which listener calls code runs in: those of its task, and those of the tasks that started it.
-"""
+"""One delivery at a time: the registration is held until the application has handled it."""
 
 from __future__ import annotations
 

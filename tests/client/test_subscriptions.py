@@ -4,31 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from pykraft.client import LeaderAndEpoch, Node, Reader, text_serde
+from pykraft.client import LeaderAndEpoch, Node, text_serde
 from pykraft.errors import UsageError
-from tests.client.nodes import BOTH, TIMEOUT_S, Recorder, alone
-
-
-class Slow(Recorder):
-    """Waits within each commit until it may go on."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.may_go_on = asyncio.Event()
-        self.began = asyncio.Event()
-        self.under_way = 0
-
-    async def handle_commit(self, reader: Reader[Any]) -> None:  # type: ignore[override]
-        self.under_way += 1
-        assert self.under_way == 1, "one call at a time"
-        self.began.set()
-        await self.may_go_on.wait()
-        super().handle_commit(reader)
-        self.under_way -= 1
+from tests.client.nodes import BOTH, Gated, Recorder, alone
 
 
 def node_of(folder: Path, own_thread: bool) -> Node[str]:
@@ -39,7 +20,7 @@ def node_of(folder: Path, own_thread: bool) -> Node[str]:
 @BOTH
 async def test_each_listener_has_its_own_progress(tmp_path: Path, own_thread: bool) -> None:
     async with node_of(tmp_path, own_thread) as node:
-        slow, quick = Slow(), Recorder()
+        slow, quick = Gated(), Recorder()
         node.register(slow)
         node.register(quick)
         await node.wait_for_leader()
@@ -88,21 +69,6 @@ async def test_one_that_comes_again_starts_from_scratch_or_goes_on(tmp_path: Pat
         await ahead.sees("f")
 
 
-@BOTH
-async def test_one_that_comes_again_waits_for_its_former_call(tmp_path: Path, own_thread: bool) -> None:
-    async with node_of(tmp_path, own_thread) as node:
-        await node.wait_for_leader()
-        await node.propose(["a"])
-        slow = Slow()
-        node.register(slow)
-        await asyncio.wait_for(slow.began.wait(), TIMEOUT_S)
-        node.unregister(slow)
-        node.register(slow)
-        await node.propose(["b"])
-        slow.may_go_on.set()
-        await slow.sees("a", "a", "b")
-
-
 def test_wrong_ways_to_register(tmp_path: Path) -> None:
     node = node_of(tmp_path, own_thread=False)
     recorder = Recorder()
@@ -147,16 +113,6 @@ async def test_connections_during_a_start_are_handled_as_later_ones(tmp_path: Pa
         await node.propose(["a"])
         await late.sees("a")
         assert gone.records == []
-
-
-async def test_a_listener_that_hangs_is_cancelled_when_the_time_to_leave_is_over(tmp_path: Path) -> None:
-    node = node_of(tmp_path, own_thread=False)
-    slow = Slow()
-    node.register(slow)
-    await node.initialize()
-    await asyncio.wait_for(slow.began.wait(), TIMEOUT_S)
-    await node.shutdown(timeout_ms=50)
-    assert slow.records == []
 
 
 async def test_a_listener_whose_own_task_was_cancelled_is_a_fault(tmp_path: Path) -> None:

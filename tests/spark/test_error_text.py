@@ -1,7 +1,4 @@
-"""One line is extracted from Spark's error text; an error of ours is recognized.
-
-An error of ours becomes one line, wherever it was raised; a bug keeps its traceback.
-"""
+"""One line is extracted from Spark's error text; an error of ours is recognized."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A connection to one node: negotiated versions, one answer per request, and a clear error for everything else.
-
-Answers are received in place, and nobody waits for a connection that has ended.
-"""
+"""A connection to one node: negotiated versions, one answer per request, and a clear error for everything else."""
 
 from __future__ import annotations
 

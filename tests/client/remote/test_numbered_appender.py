@@ -1,7 +1,4 @@
-"""A numbered batch is sent again until its outcome is known, whatever answers are lost; then the outcome is told.
-
-A client of the leader keeps one connection, and gives none to a request whose answer was lost.
-"""
+"""A numbered batch is sent again until its outcome is known, whatever answers are lost; then the outcome is told."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""An observer with scripted leaders returns each committed batch once and in order, whatever leaders do.
-
-The epoch of the record before a log's start, found without reading the log.
-
-An observer's window has no gap, its epochs never decrease, and it returns only committed batches.
-"""
+"""An observer with scripted leaders returns each committed batch once and in order, whatever leaders do."""
 
 from __future__ import annotations
 

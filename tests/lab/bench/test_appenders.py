@@ -1,7 +1,4 @@
-"""The limit is measured like a quorum: what real processes appended, in groups of the size that a quorum had.
-
-Each group is appended whole and synced before the next one.
-"""
+"""The limit is measured like a quorum: what real processes appended, in groups of the size that a quorum had."""
 
 from __future__ import annotations
 

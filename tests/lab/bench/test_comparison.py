@@ -1,7 +1,4 @@
-"""Medians, spreads and ratios of measurements that were taken in turn.
-
-The tables contain the results, and a dash where there are none.
-"""
+"""Medians, spreads and ratios of measurements that were taken in turn."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""A window begins after the warm-up and ends with its time or bytes; it counts what was committed in it.
-
-CPU and memory as Linux reports them.
-
-Figures say where and when they were measured.
-"""
+"""A window begins after the warm-up and ends with its time or bytes; it counts what was committed in it."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""Percentiles are of records, not of batches; a real quorum is measured.
-
-The benchmark waits for the nodes that it starts, and fails when one ends.
-
-The high watermark is found from any voter; a malformed answer is an error.
-
-The figures of a Kafka quorum are read from its logs; a fake java writes them.
-"""
+"""Percentiles are of records, not of batches; a real quorum is measured."""
 
 from __future__ import annotations
 

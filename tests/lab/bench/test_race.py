@@ -1,7 +1,4 @@
-"""Contenders run in turn; one that breaks gets a rate that follows what it sustained.
-
-The search for the highest sustained rate converges from below and from above, and ends.
-"""
+"""Contenders run in turn; one that breaks gets a rate that follows what it sustained."""
 
 from __future__ import annotations
 
@@ -23,17 +20,9 @@ from lab.bench.race import (
 )
 from pykraft.local.child import Children
 from tests.lab.bench.fakes import FakeContender
+from tests.lab.demo.fakes import Lines
 
 Measure = Callable[[Contender, Path, Task, RunLimits], Run]
-
-
-class Told:
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def __call__(self, text: str, *, is_passing: bool = False) -> None:
-        if not is_passing:
-            self.lines.append(text)
 
 
 def measure_fake(contender: Contender, folder: Path, task: Task, limits: RunLimits) -> Run:
@@ -48,7 +37,7 @@ def options(folder: Path, **changes: object) -> BenchOptions:
 
 
 def test_contenders_run_in_turn_for_each_folder_and_size(tmp_path: Path) -> None:
-    told = Told()
+    told = Lines()
     contenders = [FakeContender(name="a"), FakeContender(name="b")]
     asked = options(tmp_path, record_sizes_bytes=(100, 256), records_per_s=500)
     laps = Race(asked, contenders, told, measure_fake).laps()
@@ -56,14 +45,16 @@ def test_contenders_run_in_turn_for_each_folder_and_size(tmp_path: Path) -> None
         (size, turn, name) for size in (100, 256) for turn in (1, 2) for name in ("a", "b")
     ]
     assert all(lap.run.records_per_s == pytest.approx(500) for lap in laps)
-    assert told.lines[0] == f"a, 100 bytes, {tmp_path}, run 1 of 2: 500 records/s: 500 records/s committed"
+    assert told.stages[0] == f"a, 100 bytes, {tmp_path}, run 1 of 2: 500 records/s: 500 records/s committed"
 
 
 def test_a_search_starts_where_it_is_told_and_its_rate_serves_later_races(tmp_path: Path) -> None:
     brittle = FakeContender(name="brittle", most=290_000, breaks_when_overloaded=True)
     rates: dict[tuple[str, Path, int], int] = {}
     for _ in range(2):
-        Race(options(tmp_path, runs=1), [brittle], Told(), measure_fake, rates=rates, first_rates={100: 270_000}).laps()
+        Race(
+            options(tmp_path, runs=1), [brittle], Lines(), measure_fake, rates=rates, first_rates={100: 270_000}
+        ).laps()
     searched = [270_000, 540_000, 405_000, 337_500]
     assert [task.records_per_s for task in brittle.tasks] == [*searched, 270_000, 297_000, 252_450]
 
@@ -75,7 +66,7 @@ def test_a_rate_that_is_sustained_no_more_falls_until_it_is(tmp_path: Path) -> N
         brittle.most = 290_000 if len(brittle.tasks) < 5 else 150_000
         return measure_fake(contender, folder, task, limits)
 
-    laps = Race(options(tmp_path, runs=1), [brittle], Told(), slows_down).laps()
+    laps = Race(options(tmp_path, runs=1), [brittle], Lines(), slows_down).laps()
     assert laps[0].run.failure is None
     assert 120_000 < laps[0].run.records_per_s <= 150_000
 

@@ -11,15 +11,7 @@ from lab.benchmarks.suite.measures import Figures, Setting
 from lab.benchmarks.suite.results import Results
 from lab.benchmarks.suite.run import EVERY_CASE, SuiteOptions, run_suite
 from pykraft.errors import LocalQuorumError, UsageError
-
-
-class Told:
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def __call__(self, text: str, *, is_passing: bool = False) -> None:
-        if not is_passing:
-            self.lines.append(text)
+from tests.lab.demo.fakes import Lines
 
 
 class Counter:
@@ -50,7 +42,7 @@ def options(folder: Path, runs: int = 2, *contenders: str) -> SuiteOptions:
 
 
 def test_all_cases_of_a_group_take_turns_and_a_failure_is_a_result(tmp_path: Path) -> None:
-    results, told, counter = Results(tmp_path / "r.jsonl", {}), Told(), Counter()
+    results, told, counter = Results(tmp_path / "r.jsonl", {}), Lines(), Counter()
     cases = [case("one", pykraft=counter, kafka_like=fail), case("two", pykraft=counter), case("b", "other", ours=fail)]
     run_suite(cases, options(tmp_path), results, told)
     assert [(run.case, run.contender, run.turn) for run in results.runs] == [
@@ -65,8 +57,8 @@ def test_all_cases_of_a_group_take_turns_and_a_failure_is_a_result(tmp_path: Pat
     ]
     assert results.runs[0].figures == {"rate": 1.0, "p50_ms": 0.333333}
     assert results.runs[1].failure == "nothing was committed"
-    assert told.lines[0].endswith("one, pykraft, run 1 of 2: 1/s, p50 0.33 ms")
-    assert told.lines[1].endswith("FAILED: nothing was committed")
+    assert told.stages[0].endswith("one, pykraft, run 1 of 2: 1/s, p50 0.33 ms")
+    assert told.stages[1].endswith("FAILED: nothing was committed")
     one, two, three = (counter.settings[at] for at in (0, 1, 2))
     assert one.place == three.place != two.place
     assert not one.place.exists()
@@ -76,10 +68,10 @@ def test_all_cases_of_a_group_take_turns_and_a_failure_is_a_result(tmp_path: Pat
 def test_what_the_file_has_is_not_run_again(tmp_path: Path) -> None:
     counter = Counter()
     cases = [case("one", pykraft=counter, other=counter)]
-    run_suite(cases, options(tmp_path, 1, "pykraft"), Results(tmp_path / "r.jsonl", {}), Told())
+    run_suite(cases, options(tmp_path, 1, "pykraft"), Results(tmp_path / "r.jsonl", {}), Lines())
     assert len(counter.settings) == 1
     results = Results(tmp_path / "r.jsonl", {})
-    run_suite(cases, options(tmp_path, 2), results, Told())
+    run_suite(cases, options(tmp_path, 2), results, Lines())
     assert [(run.contender, run.turn) for run in results.runs] == [
         ("pykraft", 1),
         ("other", 1),
@@ -94,13 +86,13 @@ def test_a_machine_without_go_leaves_these_peers_out_and_says_so(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("lab.benchmarks.suite.peers.GO_PLACES", ())
-    results, told, counter = Results(tmp_path / "r.jsonl", {}), Told(), Counter()
+    results, told, counter = Results(tmp_path / "r.jsonl", {}), Lines(), Counter()
     for _ in range(2):
         run_suite([case("one", pykraft=counter, etcd=fail)], options(tmp_path, 1), results, told)
-    assert told.lines[0].startswith("etcd is left out: there is no go on the PATH; on Debian: apt-get install golang")
+    assert told.stages[0].startswith("etcd is left out: there is no go on the PATH; on Debian: apt-get install golang")
     assert [(run.case, run.contender) for run in results.runs] == [(EVERY_CASE, "etcd"), ("one", "pykraft")]
 
 
 def test_an_unknown_contender_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--contenders kafak: these cases have no such contender"):
-        run_suite([case("one", pykraft=fail)], options(tmp_path, 1, "kafak"), Results(tmp_path / "r", {}), Told())
+        run_suite([case("one", pykraft=fail)], options(tmp_path, 1, "kafak"), Results(tmp_path / "r", {}), Lines())

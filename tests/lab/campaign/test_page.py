@@ -1,9 +1,4 @@
-"""The page of campaigns, on a phone, a tablet and a desk: what it says, and that it shows what a file says as text.
-
-What is said of campaigns; with several versions nothing is added up.
-
-A replay command is told only if its options give the scenario of the row.
-"""
+"""The page of campaigns, on a phone, a tablet and a desk: what it says, and that it shows what a file says as text."""
 
 from __future__ import annotations
 
@@ -93,9 +88,3 @@ def test_what_is_needed_to_replay_a_seed_is_told() -> None:
     assert replay_note(one, KNOWN) == ""
     assert "with source cccccccccccccccc" in replay_note(one, Replays(words=(), is_this_code=False))
     assert "name these options" in replay_note(one, Replays(words=None, is_this_code=True))
-
-
-def summary_with(identity: Identity, *, is_failed: bool = True) -> CampaignSummary:
-    found = CampaignSummary(identity=identity)
-    found.add(failed(7, identity) if is_failed else passed(7, identity))
-    return found

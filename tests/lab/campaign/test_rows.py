@@ -1,13 +1,4 @@
-"""Rows are read strictly and one at a time; what is no row is named.
-
-Each seed has one digest, whatever it is, and a million of them are small.
-
-A sequence of seeds is like the list of them, and small.
-
-A file is continued where it ended, durable row by row, and of one campaign only.
-
-Files add up by version of the code; a seed counts once; contradictions are refused.
-"""
+"""Rows are read strictly and one at a time; what is no row is named."""
 
 from __future__ import annotations
 
@@ -21,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import strategies as st
 
 from lab.campaign.rows import (
     IDENTITIES_MAX,
@@ -94,12 +84,6 @@ def test_rows_that_say_the_same_have_the_same_digest() -> None:
     row = passed(1)
     assert digest_of(row) == digest_of(dict(reversed(row.items())))
     assert digest_of(row) != digest_of(passed(1, faults={"kill": 3, "heal": 1}))
-
-
-INT64 = st.integers(-(2**63), 2**63 - 1)
-
-
-SEEDS = st.lists(st.integers(0, 12), unique=True)
 
 
 def test_a_million_seeds_are_a_few_numbers() -> None:
@@ -181,17 +165,6 @@ def test_a_seed_that_stands_twice_counts_once_if_both_agree(tmp_path: Path) -> N
         summarize([one, other])
 
 
-@pytest.mark.parametrize("line", ["", "x", "[]", "{}", '{"seed": "1"}', '{"seed": 1, "failed": false}', '{"seed": 1}'])
-def test_a_line_that_is_no_row_is_refused_with_its_number(tmp_path: Path, line: str) -> None:
-    path = write(tmp_path / "rows", passed(1))
-    with path.open("a") as file:
-        file.write(f"{line}\n")
-    with pytest.raises(UsageError, match="line 2: this is no result"):
-        summarize([path])
-    with pytest.raises(UsageError, match="line 2: this is no result"), opened(path):
-        pass
-
-
 @pytest.mark.parametrize(
     "other",
     [replace(IDENTITY, scenario="t"), replace(IDENTITY, version="2"), replace(IDENTITY, source="d")],
@@ -203,24 +176,12 @@ def test_rows_of_another_scenario_version_or_source_are_refused(tmp_path: Path, 
         pass
 
 
-def test_a_row_of_another_campaign_is_not_added(tmp_path: Path) -> None:
-    with opened(tmp_path / "rows") as rows, pytest.raises(UsageError, match="not mixed"):
-        rows.add(passed(1, replace(IDENTITY, source="d")))
-    assert (tmp_path / "rows").read_bytes() == b""
-
-
 def test_versions_are_added_up_separately(tmp_path: Path) -> None:
     one = write(tmp_path / "1", passed(1), failed(2), passed(1, OTHER))
     two = write(tmp_path / "2", failed(2), passed(3), passed(2, OTHER))
     first, second = summarize([one, two])
     assert (first.identity, first.totals.seeds, first.failed) == (IDENTITY, 3, 1)
     assert (second.identity, second.totals.seeds, second.failed) == (OTHER, 2, 0)
-
-
-def test_a_seed_with_two_results_is_refused(tmp_path: Path) -> None:
-    one, two = write(tmp_path / "1", passed(1)), write(tmp_path / "2", failed(1))
-    with pytest.raises(UsageError, match="2: seed 1 has another row already: one of the two is not true"):
-        summarize([one, two])
 
 
 def test_the_number_of_versions_is_bounded(tmp_path: Path) -> None:

@@ -1,11 +1,4 @@
-"""A full disk rejects the next bytes, and takes them when there is room again.
-
-The process that holds small file systems: its errors, and that it works without root in a user namespace.
-
-What it mounts is used in `tests.lab.chaos.test_disks`.
-
-A process that holds file systems is asked and answers, or its end is told.
-"""
+"""A full disk rejects the next bytes, and takes them when there is room again."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""The target of each fault, which node ends are expected, and that undoing twice does nothing.
-
-What each fault does to real nodes is in `tests.processes.test_real_faults`.
-
-All nodes have caught up when the leader says so of each: by id, of dynamic voters also by directory id.
-
-Many clients connect without waiting for each other, send their bytes, and disconnect.
-"""
+"""The target of each fault, which node ends are expected, and that undoing twice does nothing."""
 
 from __future__ import annotations
 

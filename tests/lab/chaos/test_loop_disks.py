@@ -1,13 +1,4 @@
-"""After a power cut what was synced is there and the rest is not; without that no power is cut.
-
-Where nothing can be mounted, as without root, the reason is one line.
-
-The process that holds ext4 file systems: the order of its steps, and what it says when one fails.
-
-What it mounts is used in `tests.lab.chaos.test_loop_disks`.
-
-What cannot be injected here is told with its reason, and nothing is tried that nobody wants.
-"""
+"""After a power cut what was synced is there and the rest is not; without that no power is cut."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A run of one episode on real nodes: its progress and its outcome.
-
-Pauses and fail-overs are computed from the journal, and summed up by kind.
-"""
+"""A run of one episode on real nodes: its progress and its outcome."""
 
 from __future__ import annotations
 

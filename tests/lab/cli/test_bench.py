@@ -1,7 +1,4 @@
-"""`pykraft bench`: wrong input is one line; figures as text and as JSON; a passed limit is exit code 1.
-
-A measurement stops its nodes and removes their files, however it ends; a failed quorum is one line.
-"""
+"""`pykraft bench`: wrong input is one line; figures as text and as JSON; a passed limit is exit code 1."""
 
 from __future__ import annotations
 

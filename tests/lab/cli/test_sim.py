@@ -1,7 +1,4 @@
-"""``pykraft sim`` in a clone: runs that keep rows, campaigns that add up, and planted bugs.
-
-Each version of the code is added up for itself.
-"""
+"""``pykraft sim`` in a clone: runs that keep rows, campaigns that add up, and planted bugs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Tables grow with a live quorum; failures of Spark and of the stream are reported at the next check.
-
-Each failure is one line that says what failed and where; a full disk is named as the cause.
-"""
+"""Tables grow with a live quorum; failures of Spark and of the stream are reported at the next check."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The audit finds nothing in clean tables, and names each planted fault.
-
-The demo's checks of real tables: clean ones pass, and each planted fault is reported as what it is.
-"""
+"""The audit finds nothing in clean tables, and names each planted fault."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Plots: units on every axis, and marks at the right places.
-
-A story in slices of time: nothing is left out, and gaps are visible.
-"""
+"""Plots: units on every axis, and marks at the right places."""
 
 from __future__ import annotations
 
@@ -11,14 +8,12 @@ from dataclasses import replace
 import pytest
 from matplotlib.figure import Figure
 
-from lab.demo import plots
 from lab.demo.plots import gap, slice_width_s, slices, spells
 from pykraft.page.plot_theme import drawing
 from tests.lab.demo.stories import KILL, SECONDS, story
 
 pytestmark = pytest.mark.spark
 STORY = story()
-OVER_TIME = [plots.draw_throughput, plots.draw_latency, plots.draw_tables, plots.draw_lag, plots.draw_leadership]
 
 
 def drawn(draw: Callable[[Figure], None]) -> Figure:

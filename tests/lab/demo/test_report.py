@@ -1,9 +1,4 @@
-"""Texts and plots become one page; text of a run cannot become markup.
-
-The texts of a report: the verdict, a check for each claim, and the command that repeats the run.
-
-A report in a real browser: it needs no other file, everything is visible, and its numbers are the story's.
-"""
+"""Texts and plots become one page; text of a run cannot become markup."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""The result of the demo, as problems in words and as JSON.
-
-The demo rejects impossible options before it starts anything.
-
-Times of a story, relative to the start of its run.
-
-Replicas that differ or are damaged are reported; the longest intact one is the log.
-"""
+"""The result of the demo, as problems in words and as JSON."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The stages of the demo: every failure is reported, and no process is left running.
-
-The load: its leader is killed and restarted; a node that ends by itself ends the load.
-
-The demo avoids ports that another program took, and reports a node that does not start.
-"""
+"""The stages of the demo: every failure is reported, and no process is left running."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""An error names a Java that is missing or too old, and what to install.
-
-The runner for Kafka's nodes does what the other tests rely on, shown with Java nodes alone.
-"""
+"""An error names a Java that is missing or too old, and what to install."""
 
 from __future__ import annotations
 

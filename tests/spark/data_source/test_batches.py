@@ -1,7 +1,4 @@
-"""Rows of batches hold the batches as they are on disk, byte for byte.
-
-What a task does with its split: rows of records or of batches, and one row for damage.
-"""
+"""Rows of batches hold the batches as they are on disk, byte for byte."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Arrow rows contain what the protocol's own decoder reads, record by record; damage has its position.
-
-The content of a split: sound batches, and damage that is an error or a row.
-"""
+"""Arrow rows contain what the protocol's own decoder reads, record by record; damage has its position."""
 
 from __future__ import annotations
 

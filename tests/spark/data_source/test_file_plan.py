@@ -1,7 +1,4 @@
-"""From options to a range of the log: offsets, times, ends, and a live directory that changes during planning.
-
-Which replicas to read: directories, files and globs, and a name for each.
-"""
+"""From options to a range of the log: offsets, times, ends, and a live directory that changes during planning."""
 
 from __future__ import annotations
 

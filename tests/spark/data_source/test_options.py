@@ -1,7 +1,4 @@
-"""Options: texts in, one validated value out; an error names the allowed values.
-
-Every option of Spark's Kafka source is an alias, has no effect by its nature, or is refused with what to do.
-"""
+"""Options: texts in, one validated value out; an error names the allowed values."""
 
 from __future__ import annotations
 

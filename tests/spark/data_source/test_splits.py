@@ -1,9 +1,4 @@
-"""Splits: whole batches of about the size, up to a limit; read in chunks; files that have changed since.
-
-Bounds leave out splits and replicas without a wanted row; a plan needs them where there is no Spark.
-
-Headers that are read one by one, up to the first that is cut or wrong.
-"""
+"""Splits: whole batches of about the size, up to a limit; read in chunks; files that have changed since."""
 
 from __future__ import annotations
 

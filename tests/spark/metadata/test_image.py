@@ -1,9 +1,4 @@
-"""Records change the image as they change Kafka's: what replaces, what is kept, what goes with a topic.
-
-A record of the log is decoded with its place, and what cannot be decoded names it.
-
-The history has a row for each new leader or ISR, and none for other changes.
-"""
+"""Records change the image as they change Kafka's: what replaces, what is kept, what goes with a topic."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Rows have Kafka's words for its numbers, are in the order of their keys, and never hold a secret.
-
-Differences name each row that was added, removed or changed, and nothing else.
-"""
+"""Rows have Kafka's words for its numbers, are in the order of their keys, and never hold a secret."""
 
 from __future__ import annotations
 

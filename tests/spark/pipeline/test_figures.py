@@ -1,7 +1,4 @@
-"""Figures for notebooks: in the colors of a scheme, and a clear error without matplotlib.
-
-The page of a report: of one run, of two side by side, on a phone, a tablet and a desk.
-"""
+"""Figures for notebooks: in the colors of a scheme, and a clear error without matplotlib."""
 
 from __future__ import annotations
 

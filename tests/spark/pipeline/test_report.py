@@ -1,7 +1,4 @@
-"""A report says what the tables hold, of one replica.
-
-Observations become rows: one for each acknowledgement, one for each replica and sample.
-"""
+"""A report says what the tables hold, of one replica."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The stream into tables: complete and without duplicates, even after kills; tables and checkpoint must match.
-
-A query whose Python process died is restarted; one with an error of ours, or that dies repeatedly, ends.
-"""
+"""The stream into tables: complete and without duplicates, even after kills; tables and checkpoint must match."""
 
 from __future__ import annotations
 

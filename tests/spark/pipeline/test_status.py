@@ -1,7 +1,4 @@
-"""The progress of a pipeline, read from its folder without Spark.
-
-Which range of the source a micro-batch covers, according to Spark's checkpoint.
-"""
+"""The progress of a pipeline, read from its folder without Spark."""
 
 from __future__ import annotations
 

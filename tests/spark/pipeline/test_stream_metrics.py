@@ -1,7 +1,4 @@
-"""What a scrape tells of a stream, from reports as Spark makes them; the table in the documentation.
-
-Scrapes of a program without a loop are answered by a thread, which ends with the block.
-"""
+"""What a scrape tells of a stream, from reports as Spark makes them; the table in the documentation."""
 
 from __future__ import annotations
 

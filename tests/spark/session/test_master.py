@@ -1,9 +1,4 @@
-"""The user's settings win over ours, tasks are retried everywhere, and a cluster gets this package.
-
-Unwanted lines are left out, also those of a process that outlives the block; all others pass.
-
-The package as one file works without its sources, is reproducible, and is not built twice.
-"""
+"""The user's settings win over ours, tasks are retried everywhere, and a cluster gets this package."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A micro-batch's rows are in the log once, in order, wherever its driver was killed and whatever tasks staged anew.
-
-A manifest is created once; only the newest is kept; what is in it is never discarded.
-"""
+"""A micro-batch's rows are in the log once, in order, wherever its driver was killed and whatever tasks staged anew."""
 
 from __future__ import annotations
 

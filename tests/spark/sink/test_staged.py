@@ -1,7 +1,4 @@
-"""Staged files are complete or not there, and one that was changed is not appended.
-
-Rows become batches in their order; a row that does not fit is named.
-"""
+"""Staged files are complete or not there, and one that was changed is not appended."""
 
 from __future__ import annotations
 

@@ -106,9 +106,6 @@ def commit(batch_id: int, *, stream: str = "s", start: int | None = None, end: i
 COLUMNS = "id long, at timestamp, name string, content binary, is_even boolean"
 
 
-PARITY = (None, False, True, None, True, False)
-
-
 def frame(spark: SparkSession, *ids: int) -> DataFrame:
     """One row for each id."""
     at = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)

@@ -1,7 +1,4 @@
-"""Commits follow each other, whichever stream wrote them, and are read back from text.
-
-A Delta table knows its newest append, whatever was committed behind it and however old its log is.
-"""
+"""Commits follow each other, whichever stream wrote them, and are read back from text."""
 
 from __future__ import annotations
 

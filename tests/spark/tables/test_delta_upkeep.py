@@ -1,7 +1,4 @@
-"""Upkeep keeps rows and appends, beside a stream, beside other upkeep, and when it is killed.
-
-Small neighbors become one file; order, rows and bounds stay.
-"""
+"""Upkeep keeps rows and appends, beside a stream, beside other upkeep, and when it is killed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A file is whole before it is reported, and its report is what it holds.
-
-Statistics tell what the rows of a file have, and readers of Delta skip files by them.
-"""
+"""A file is whole before it is reported, and its report is what it holds."""
 
 from __future__ import annotations
 
