@@ -26,6 +26,8 @@ from tests.processes.attack import (
     send,
     vote_of_many_topics,
 )
+from tests.processes.rpc_edges import fuzz
+from tests.processes.stranger_bar import Bar, raise_bar
 from tests.processes.wire import Wire
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
@@ -147,3 +149,37 @@ def _end_of_log(port: int) -> tuple[int, int]:
         answer = wire.ask(ApiKey.DESCRIBE_QUORUM, 0, body)
     [found] = answer["topics"][0]["partitions"]
     return found["leader_epoch"], found["high_watermark"]
+
+
+EDGE_SECONDS = 6.0
+
+
+@pytest.mark.parametrize("voters", [1, 3])
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_node_lives_with_every_edge_of_every_request(tmp_path: Path, loop: str, voters: int) -> None:
+    assert fuzz(tmp_path, loop=loop, voters=voters, seconds=EDGE_SECONDS, seed=1) > 0
+
+
+BAR_SECONDS = 10.0
+
+
+@pytest.mark.parametrize("is_dynamic", [False, True])
+def test_a_quorum_lives_with_a_stranger_who_knows_its_ids(tmp_path: Path, *, is_dynamic: bool) -> None:
+    bar = raise_bar(tmp_path, is_dynamic=is_dynamic, seconds=BAR_SECONDS, rate=50)
+    assert bar.sent > BAR_SECONDS * 10, "it hardly sent anything"
+    assert not bar.problems(is_rate_judged=False), bar
+
+
+def test_each_limit_is_judged() -> None:
+    bar = Bar(
+        kind="static",
+        quiet_per_s=100,
+        attacked_per_s={"VOTE": 49, "FETCH": 51},
+        epochs=1_001,
+        leaders=9,
+        memory_mib=151,
+        sent=1,
+        ended=(2,),
+    )
+    assert len(bar.problems(is_rate_judged=False)) == 3
+    assert len(bar.problems(is_rate_judged=True)) == 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -224,3 +225,22 @@ def test_a_file_in_the_place_of_the_directory_is_explained(
         EXIT_STORAGE,
         f"pykraft: {data}: is not a directory; name a directory, or one that can be created",
     )
+
+
+def test_a_node_whose_printouts_are_lost_ends_with_a_line(tmp_path: Path) -> None:
+    """``/dev/full`` is a file on a full disk: each write is ENOSPC. The first printout comes after five seconds."""
+    properties = voter_properties(tmp_path / "n1", node_id=1, ports={1: free_ports(1)[0]})
+    config = write_properties(tmp_path / "server.properties", properties)
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            server_command(config, "--throughput", "5000"),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+            env={"PYTHONPATH": str(SOURCES)},
+        )
+    assert done.stderr.splitlines()[-1] == "pykraft: standard output: No space left on device"
+    assert done.returncode == 2
+    assert "Exception ignored" not in done.stderr

@@ -22,6 +22,7 @@ from pykraft.local.cluster import SOURCES
 from pykraft.local.logs import Stream, read_stream, require_identical
 from pykraft.local.voters import HOST, PARTITION, free_ports
 from pykraft.protocol.records import decode_values, scan
+from tests.processes.attack import crowd
 from tests.processes.embedded import digest
 from tests.processes.tales import Tale, Tales
 from tests.tidy.repository import ROOT
@@ -156,3 +157,44 @@ def test_fifty_kills_lose_nothing_and_tell_nothing_twice(children: Children, tmp
     assert len(tales.lives) == CYCLES + 3
     assert tales.acked() >= 2 * CYCLES * ACKS_BETWEEN_KILLS
     assert not [path for path in tmp_path.glob("*.log") if "Traceback" in path.read_text()]
+
+
+DESCRIPTORS_MAX = 256
+STRANGERS = 400
+ACKS = 15
+PROGRAM = f"""
+import resource, runpy
+resource.setrlimit(resource.RLIMIT_NOFILE, ({DESCRIPTORS_MAX}, {DESCRIPTORS_MAX}))
+runpy.run_module("tests.processes.embedded", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("node_id", [1, 2], ids=["the program's loop", "a thread of its own"])
+def test_silent_strangers_leave_a_program_its_descriptors(tmp_path: Path, node_id: int) -> None:
+    """A thousand of them ended such a program at ``ulimit -n 1024``."""
+    [port] = free_ports(1)
+    reading, writing = os.pipe()
+    tales = Tales()
+    tale = tales.begin(node_id, 0, reading)
+    words = (str(node_id), f"{node_id}={HOST}:{port}", str(tmp_path / "data"), str(writing), "0")
+    with Children(report=lambda ends: print(ends, file=sys.stderr)) as children:
+        child = children.start(
+            "the program",
+            [sys.executable, "-c", PROGRAM, *words],
+            tmp_path / "program.log",
+            pass_fds=[writing],
+            environment={"PYTHONPATH": os.pathsep.join([str(SOURCES), str(ROOT)])},
+        )
+        os.close(writing)
+
+        def wait_for_acks() -> None:
+            enough = len(tale.acked) + ACKS
+            tales.wait_until(lambda: len(tale.acked) >= enough, "acknowledgements", [child])
+
+        wait_for_acks()
+        with crowd(port, STRANGERS, b""):
+            wait_for_acks()
+            assert len(list(Path(f"/proc/{child.pid}/fd").iterdir())) < DESCRIPTORS_MAX
+        wait_for_acks()
+    assert "Traceback" not in (tmp_path / "program.log").read_text()

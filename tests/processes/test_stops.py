@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.cli.command_tree import leaves
+from tests.processes.screen import Screen
 from tests.processes.stop_rows import ONE_OF_THEIR_OWN, ROWS
 from tests.processes.stop_stages import ENDINGS, Row, Scene
 from tests.processes.stops import Play, scene
@@ -67,3 +68,35 @@ def test_a_command_ends_at_once_with_one_line_and_leaves_nothing(rows: list[Row]
     with ThreadPoolExecutor(AT_A_TIME) as pool:
         problems = [problem for found in pool.map(Play.run, plays) for problem in found]
     assert problems == []
+
+
+def lines_after(before: bytes, after: bytes) -> list[str]:
+    screen = Screen()
+    screen.write(before)
+    screen.mark()
+    screen.write(after)
+    return screen.new_lines()
+
+
+def test_only_what_was_written_since_the_mark_is_new() -> None:
+    assert lines_after(b"one\r\ntwo\r\n", b"three\r\n\r\nfour") == ["three", "four"]
+
+
+def test_lines_that_were_taken_back_do_not_show() -> None:
+    again = b"\r\x1b[2K\x1b[1A\x1b[2K\x1b[32mwaits\x1b[0m\r\nstill\r\n"
+    assert lines_after(b"\x1b[?25lwaits\r\nstill", again + b"\x1b[1A\x1b[2K\x1b[1A\x1b[2K\x1b[?25hended\r\n") == [
+        "ended"
+    ]
+
+
+def test_what_stays_of_them_does() -> None:
+    again = b"\r\x1b[2K\x1b[1A\x1b[2Kwaits\r\nstill\r\n"
+    assert lines_after(b"waits\r\nstill", again + b"\x1b[1A\x1b[2Kended\r\n") == ["waits", "ended"]
+
+
+def test_text_replaces_what_was_in_its_columns() -> None:
+    assert lines_after(b"", b"abcdef\rxy\r\n") == ["xycdef"]
+
+
+def test_above_the_first_line_is_nothing() -> None:
+    assert lines_after(b"one", b"\x1b[5A\r\x1b[2Ktwo") == ["two"]
