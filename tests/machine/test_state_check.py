@@ -112,35 +112,27 @@ class DiceCounters(Counters):
         return 0
 
 
-def test_equal_replicas_go_on_also_after_a_snapshot() -> None:
-    async def main() -> Log:
-        log = Log(Counters(), Counters(), Counters())
-        await log.begin()
-        for turn in range(4):
-            await log.add("x", "y")
-            if turn == 1:  # in the middle of the commands before a CHECK
-                voter = log.voters[2]
-                load(voter.replica, [*voter.replica.save()])
-                voter.check.loaded()
-                assert voter.check.found is None
-            await log.add("x")
-            await log.check()
-        return log
-
-    log = asyncio.run(main())
+async def test_equal_replicas_go_on_also_after_a_snapshot() -> None:
+    log = Log(Counters(), Counters(), Counters())
+    await log.begin()
+    for turn in range(4):
+        await log.add("x", "y")
+        if turn == 1:  # in the middle of the commands before a CHECK
+            voter = log.voters[2]
+            load(voter.replica, [*voter.replica.save()])
+            voter.check.loaded()
+            assert voter.check.found is None
+        await log.add("x")
+        await log.check()
     assert not log.stopped
     assert all(voter.machine.totals == {"x": 8, "y": 4} for voter in log.voters)
 
 
-def test_a_result_that_depends_on_the_order_of_a_set_is_named() -> None:
-    async def main() -> Log:
-        log = Log(SetCounters(1), SetCounters(1), SetCounters(-1))
-        await log.begin()
-        await log.add("x", "x", "set", "x", "set")
-        await log.check()
-        return log
-
-    log = asyncio.run(main())
+async def test_a_result_that_depends_on_the_order_of_a_set_is_named() -> None:
+    log = Log(SetCounters(1), SetCounters(1), SetCounters(-1))
+    await log.begin()
+    await log.add("x", "x", "set", "x", "set")
+    await log.check()
     [(node_id, error)] = log.stopped.items()
     assert (node_id, error.offset) == (3, 4)
     assert "the command at offset 4 gave another result here than on nodes 1, 2" in str(error)
@@ -148,15 +140,11 @@ def test_a_result_that_depends_on_the_order_of_a_set_is_named() -> None:
 
 
 @pytest.mark.parametrize(("every", "named"), [(1, 4), (3, 2)])
-def test_a_state_with_a_random_number_is_told_and_named_if_each_state_is_compared(every: int, named: int) -> None:
-    async def main() -> Log:
-        log = Log(DiceCounters(5), DiceCounters(5), DiceCounters(6), every=every)
-        await log.begin()
-        await log.add("x", "x", "dice", "x")
-        await log.check()
-        return log
-
-    log = asyncio.run(main())
+async def test_a_state_with_a_random_number_is_told_and_named_if_each_state_is_compared(every: int, named: int) -> None:
+    log = Log(DiceCounters(5), DiceCounters(5), DiceCounters(6), every=every)
+    await log.begin()
+    await log.add("x", "x", "dice", "x")
+    await log.check()
     [(node_id, error)] = log.stopped.items()
     assert (node_id, error.offset) == (3, named)
     if every == 1:
@@ -167,18 +155,15 @@ def test_a_state_with_a_random_number_is_told_and_named_if_each_state_is_compare
         assert "in one of the 4 commands from offset 2 on; check_every=1 names the first command" in str(error)
 
 
-def test_the_majority_decides_whoever_leads_and_tells_first() -> None:
-    async def main() -> Log:
-        log = Log(DiceCounters(1), DiceCounters(2), DiceCounters(2))
-        await log.begin()
-        await log.add("dice")
-        await log.check([1, 2, 3])
-        assert set(log.stopped) == {1}  # at once, when the second one tells the same
-        await log.add("x")
-        await log.check([2, 3])
-        return log
-
-    assert set(asyncio.run(main()).stopped) == {1}
+async def test_the_majority_decides_whoever_leads_and_tells_first() -> None:
+    log = Log(DiceCounters(1), DiceCounters(2), DiceCounters(2))
+    await log.begin()
+    await log.add("dice")
+    await log.check([1, 2, 3])
+    assert set(log.stopped) == {1}  # at once, when the second one tells the same
+    await log.add("x")
+    await log.check([2, 3])
+    assert set(log.stopped) == {1}
 
 
 def test_without_a_majority_the_next_check_decides_for_the_first_of_the_largest_groups() -> None:
@@ -195,40 +180,34 @@ def test_without_a_majority_the_next_check_decides_for_the_first_of_the_largest_
     assert set(asyncio.run(main(2, 1)).stopped) == {1}
 
 
-def test_a_parted_snapshot_is_told() -> None:
-    async def main() -> Log:
-        log = Log(Counters(), Counters(), Counters())
-        await log.begin()
-        await log.add("x", "y", "y")
-        voter = log.voters[0]
-        load(voter.replica, [record for record in voter.replica.save() if b"y=" not in record])
-        voter.check.loaded()
-        await log.add("x")
-        await log.check()
-        return log
-
-    error = asyncio.run(main()).stopped[1]
+async def test_a_parted_snapshot_is_told() -> None:
+    log = Log(Counters(), Counters(), Counters())
+    await log.begin()
+    await log.add("x", "y", "y")
+    voter = log.voters[0]
+    load(voter.replica, [record for record in voter.replica.save() if b"y=" not in record])
+    voter.check.loaded()
+    await log.add("x")
+    await log.check()
+    error = log.stopped[1]
     assert "in one of the 1 command from offset 5 on, or with the snapshot that was loaded before it" in str(error)
 
 
-def test_other_kinds_of_digests_and_other_checks_are_not_compared() -> None:
+async def test_other_kinds_of_digests_and_other_checks_are_not_compared() -> None:
     class Newer(DiceCounters):
         __qualname__ = "DiceCounters"
         snapshot_version = 1
 
-    async def main() -> Log:
-        log = Log(DiceCounters(1), DiceCounters(1), Newer(2))
-        await log.begin()
-        await log.add("dice")
-        await log.check()
-        await log.add("dice")
-        old = log.voters[2].check.found
-        assert old is not None
-        await log.append(CheckRecord(0))
-        await log.append(DigestRecord(0, 2, old.offset, old.kind, bytes(16), b""))
-        return log
-
-    assert not asyncio.run(main()).stopped
+    log = Log(DiceCounters(1), DiceCounters(1), Newer(2))
+    await log.begin()
+    await log.add("dice")
+    await log.check()
+    await log.add("dice")
+    old = log.voters[2].check.found
+    assert old is not None
+    await log.append(CheckRecord(0))
+    await log.append(DigestRecord(0, 2, old.offset, old.kind, bytes(16), b""))
+    assert not log.stopped
 
 
 async def test_the_digest_of_a_large_state_lets_other_tasks_run() -> None:
