@@ -165,10 +165,7 @@ def test_an_only_voter_leads_in_one_step_and_is_never_deposed() -> None:
 def opening(voters: VoterSet, *, level: int = 1) -> tuple[ControlRecord, ...]:
     """What the first of these voters, elected, writes first."""
     made = replica(candidate(count=tally(granted=(1, 2, 3))))
-    records: list[tuple[Offset, MembershipRecord]] = [
-        (Offset(4), KRaftVersion(1)),
-        (Offset(5), KRaftVoters(voters)),
-    ]
+    records: list[tuple[Offset, MembershipRecord]] = [(Offset(4), KRaftVersion(1)), (Offset(5), KRaftVoters(voters))]
     made.voter_history = VoterHistory(voters, records if level else [])
     enter_state.to_leader(made, NOW)
     (batch,) = only(done(made), AppendBatches).batches

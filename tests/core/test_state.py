@@ -21,17 +21,7 @@ from pykraft.core.on.send_requests import send_fetch_to_leader
 from pykraft.core.on.timer import next_deadline_ms, poll
 from pykraft.core.replica import Replica
 from pykraft.core.state import OFTEN_COUNT, Candidate, Follower, Leader, Prospective, Resigned, SnapshotDownload
-from pykraft.types import (
-    NO_LISTENERS,
-    Endpoint,
-    Instant,
-    Io,
-    Listeners,
-    NodeId,
-    Offset,
-    OffsetAndEpoch,
-    ReplicaKey,
-)
+from pykraft.types import NO_LISTENERS, Endpoint, Instant, Io, Listeners, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 from tests.core.replicas import (
     EPOCH,
     LATER_MS,

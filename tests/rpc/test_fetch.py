@@ -29,12 +29,7 @@ REQUEST = FetchRequest(
     high_watermark=-1,
 )
 RESPONSE = FetchResponse(
-    error=0,
-    epoch=Epoch(3),
-    leader_id=NodeId(1),
-    high_watermark=Offset(5),
-    log_start_offset=Offset(0),
-    listeners=LEADER,
+    error=0, epoch=Epoch(3), leader_id=NodeId(1), high_watermark=Offset(5), log_start_offset=Offset(0), listeners=LEADER
 )
 
 

@@ -18,11 +18,7 @@ from tests.rpc.wires import CONTEXT, KEY_2, LEADER, answered, asked, body_of, re
 
 KEY = ApiKey.FETCH_SNAPSHOT
 REQUEST = FetchSnapshotRequest(
-    replica=KEY_2,
-    epoch=Epoch(3),
-    snapshot_id=OffsetAndEpoch(Offset(9), Epoch(2)),
-    position=2**33,
-    size_bytes_max=1000,
+    replica=KEY_2, epoch=Epoch(3), snapshot_id=OffsetAndEpoch(Offset(9), Epoch(2)), position=2**33, size_bytes_max=1000
 )
 RESPONSE = FetchSnapshotResponse(
     error=0,

@@ -10,18 +10,7 @@ import pytest
 from pykraft.core.messages import FetchedBatch, FetchResponse
 from pykraft.protocol.records import encode_batch, encode_control_batch
 from pykraft.rpc.fetched import read_batches, with_batches
-from pykraft.types import (
-    Epoch,
-    KRaftVersion,
-    KRaftVoters,
-    Listeners,
-    NodeId,
-    Offset,
-    ReplicaKey,
-    Uuid,
-    Voter,
-    VoterSet,
-)
+from pykraft.types import Epoch, KRaftVersion, KRaftVoters, Listeners, NodeId, Offset, ReplicaKey, Uuid, Voter, VoterSet
 
 FIRST = encode_batch([b"a", b"bb"], base_offset=Offset(3), epoch=Epoch(1), timestamp_ms=1).data
 SECOND = encode_batch([b"ccc"], base_offset=Offset(5), epoch=Epoch(2), timestamp_ms=2).data

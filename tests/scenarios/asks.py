@@ -23,16 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from pykraft.core import messages
-from pykraft.types import (
-    Endpoint,
-    Epoch,
-    Listeners,
-    NodeId,
-    Offset,
-    OffsetAndEpoch,
-    ReplicaKey,
-    VersionRange,
-)
+from pykraft.types import Endpoint, Epoch, Listeners, NodeId, Offset, OffsetAndEpoch, ReplicaKey, VersionRange
 from tests.scenarios.members import directory_id
 
 Numbers = Mapping[str, int]

@@ -341,13 +341,7 @@ class World:
     def ask(self, node_id: int, body: messages.Request) -> None:
         """A request from outside; it is on the wire, and so will be its answer."""
         message = Message(
-            source=OUTSIDER,
-            target=node_id,
-            peer_id=node_id,
-            correlation_id=0,
-            body=body,
-            is_request=True,
-            after=Io(0),
+            source=OUTSIDER, target=node_id, peer_id=node_id, correlation_id=0, body=body, is_request=True, after=Io(0)
         )
         self.wire.append(message)
 

@@ -124,9 +124,7 @@ def to_leader(replica: Replica, now: Instant) -> None:
     replica.connections.pre_votes_asked.clear()
     start = replica.log.end_offset
     leader_change = LeaderChange(
-        leader_id=replica.local.id,
-        voters=replica.voters.ids,
-        granting_voters=tuple(sorted(candidate.tally.granted)),
+        leader_id=replica.local.id, voters=replica.voters.ids, granting_voters=tuple(sorted(candidate.tally.granted))
     )
     control = (leader_change, *_opening_records(replica))
     opening = PlannedBatch(

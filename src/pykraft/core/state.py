@@ -213,12 +213,7 @@ class Follower:
         )
 
     def _copy(
-        self,
-        *,
-        high_watermark: Offset | None,
-        fetch_deadline_ms: int,
-        early_deadline_ms: int | None,
-        has_fetched: bool,
+        self, *, high_watermark: Offset | None, fetch_deadline_ms: int, early_deadline_ms: int | None, has_fetched: bool
     ) -> Follower:
         """With what changes with each batch. Not `replace`, which takes several times as long."""
         return Follower(

@@ -187,13 +187,7 @@ class AnswerWriter:
             return None
         if message.diverging is not None or message.snapshot_id is not None:
             return None
-        constants = (
-            header.api_version,
-            message.epoch,
-            message.leader_id,
-            message.log_start_offset,
-            message.listeners,
-        )
+        constants = (header.api_version, message.epoch, message.leader_id, message.log_start_offset, message.listeners)
         if constants != self._constants:
             self._constants, self._ends = constants, None
             return None

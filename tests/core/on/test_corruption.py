@@ -11,14 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from pykraft.core.effects import (
-    AppendFetched,
-    EnterQuarantine,
-    InstallSnapshot,
-    LeaveQuarantine,
-    Report,
-    TruncateTo,
-)
+from pykraft.core.effects import AppendFetched, EnterQuarantine, InstallSnapshot, LeaveQuarantine, Report, TruncateTo
 from pykraft.core.events import CorruptionFound
 from pykraft.core.log_view import LogView
 from pykraft.core.on.corruption import on_corruption_found
@@ -46,10 +39,7 @@ from tests.core.said import batch, damage, fetched, vote
 
 def quarantine(*, epoch: int = 5, until: int | None = None, is_cut: bool = True) -> Quarantine:
     return Quarantine(
-        epoch=Epoch(epoch),
-        until_offset=None if until is None else Offset(until),
-        damages=(damage(6),),
-        is_cut=is_cut,
+        epoch=Epoch(epoch), until_offset=None if until is None else Offset(until), damages=(damage(6),), is_cut=is_cut
     )
 
 
@@ -164,12 +154,7 @@ def test_who_has_all_of_the_present_leader_is_out_of_quarantine(
 
 @pytest.mark.parametrize(
     ("found", "leaves"),
-    [
-        (quarantine(), False),
-        (quarantine(epoch=4), True),
-        (quarantine(until=10), True),
-        (quarantine(until=11), False),
-    ],
+    [(quarantine(), False), (quarantine(epoch=4), True), (quarantine(until=10), True), (quarantine(until=11), False)],
 )
 def test_while_more_comes_only_a_new_epoch_or_the_former_end_lets_it_out(found: Quarantine, *, leaves: bool) -> None:
     made = following(found)

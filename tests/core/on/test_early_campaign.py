@@ -97,8 +97,7 @@ def test_one_refusal_counts_until_the_leader_answers() -> None:
 
 
 @pytest.mark.parametrize(
-    "state",
-    [unattached(), prospective(leader_id=2), candidate(), leader(), resigned(), follower()],
+    "state", [unattached(), prospective(leader_id=2), candidate(), leader(), resigned(), follower()]
 )
 def test_a_refusal_means_nothing_to_who_does_not_hear_a_leader(state: State) -> None:
     made = replica(state)

@@ -164,9 +164,7 @@ def test_a_leader_without_endpoints_is_kept_in_mind_from_campaign_to_campaign() 
         assert isinstance(made.state, Prospective)
         assert made.leader_id == 9
     assert seen == ["unattached", "prospective"] * 2
-    lost = replica(
-        replace(prospective(leader_id=9), leader_listeners=Listeners(), tally=tally(rejected=(3,))),
-    )
+    lost = replica(replace(prospective(leader_id=9), leader_listeners=Listeners(), tally=tally(rejected=(3,))))
     answer(lost, voted(granted=False))
     assert isinstance(lost.state, Unattached)
     assert lost.leader_id == 9

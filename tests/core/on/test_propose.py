@@ -10,12 +10,7 @@ import pytest
 from pykraft.core.effects import AcceptProposal, AppendBatches, Effect, RejectProposal, Report
 from pykraft.core.events import AppendsScheduled, Proposed, ResignRequested, ShutdownRequested
 from pykraft.core.leader.appending import drain_if_due
-from pykraft.core.on.propose import (
-    on_appends_scheduled,
-    on_proposed,
-    on_resign_requested,
-    on_shutdown_requested,
-)
+from pykraft.core.on.propose import on_appends_scheduled, on_proposed, on_resign_requested, on_shutdown_requested
 from pykraft.core.on.timer import next_deadline_ms
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader, State

@@ -210,8 +210,7 @@ def test_meanwhile_there_is_no_upgrade() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "text"),
-    [(follower(), "node 2 leads epoch 5"), (unattached(), "no leader of epoch 5 is known")],
+    ("state", "text"), [(follower(), "node 2 leads epoch 5"), (unattached(), "no leader of epoch 5 is known")]
 )
 def test_who_does_not_lead_names_the_leader(state: State, text: str) -> None:
     assert replied(ask(replica(state), request())) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
@@ -226,11 +225,7 @@ def test_who_leaves_hands_over_anyway() -> None:
 
 @pytest.mark.parametrize(
     ("made", "epoch", "kind"),
-    [
-        (replica(follower()), 5, NotLeaderError),
-        (leading(), 4, NotLeaderError),
-        (leading(), 6, UsageError),
-    ],
+    [(replica(follower()), 5, NotLeaderError), (leading(), 4, NotLeaderError), (leading(), 6, UsageError)],
 )
 def test_the_application_transfers_the_epoch_that_it_leads(made: Replica, epoch: int, kind: type[PykraftError]) -> None:
     assert type(error_of(wanted(made, epoch=epoch))) is kind

@@ -1,4 +1,4 @@
-"""Bugs planted in the key-value store and the recipes, which simulated worlds must notice by themselves.
+"""Bugs planted in the key-value store, its snapshots and the recipes, which simulated worlds must notice by themselves.
 
 Each plants itself with a patch, and its docstring says what it does.
 ``python -m tests.recipes.worlds.search`` finds a seed for each.
@@ -7,14 +7,17 @@ Each plants itself with a patch, and its docstring says what it does.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pykraft.client import StableRecords
 from pykraft.errors import CompactedError
 from pykraft.machine import Applied
 from pykraft.machine.applier import LeaderClock
+from pykraft.machine.records import TimeRecord
+from pykraft.machine.replica import MachineReplica, _snapshot_records
 from pykraft.recipes import (
     Delete,
     HeldLock,
@@ -29,9 +32,77 @@ from pykraft.recipes import (
 )
 from pykraft.recipes.coordination import JobQueue, TakenJob, _before, lock
 from pykraft.recipes.key_value_commands import GrantLease, KeepLease
-from pykraft.recipes.key_values import KeySpace
-from tests.recipes.worlds import programs, snapshot_bugs
+from pykraft.recipes.key_values import SNAPSHOTS, KeySpace, LeaseState
+from tests.recipes.worlds import programs
 from tests.sim.mutants.patch import Patch
+
+
+def leases_are_not_in_snapshots(patch: Patch) -> None:
+    """A snapshot has the keys without the leases."""
+    snapshot = KeyValues.snapshot
+
+    def without(self: KeyValues) -> Iterator[bytes]:
+        for record in snapshot(self):
+            if not isinstance(SNAPSHOTS.deserialize(record), LeaseState):
+                yield record
+
+    patch.setattr(KeyValues, "snapshot", without)
+
+
+def snapshot_renews_leases(patch: Patch) -> None:
+    """A lease lives longer on a replica that began with a snapshot."""
+    restore_stream = KeyValues.restore_stream
+
+    async def renewing(self: KeyValues, records: Any) -> None:
+        await restore_stream(self, records)
+        for found in self._leases.values():
+            found.expires_ms += 500
+
+    patch.setattr(KeyValues, "restore_stream", renewing)
+
+
+def snapshot_has_a_later_session(patch: Patch) -> None:
+    """The results of a session that had none yet are those of commands that came while the snapshot was written."""
+
+    def live(self: MachineReplica[Any, Any]) -> StableRecords[bytes]:
+        sessions = [
+            (
+                at,
+                one.nonce,
+                one.used_ms,
+                one.acknowledged,
+                [*one.answers.items()] if one.answers else one.answers.items(),
+            )
+            for at, one in self._sessions.items()
+        ]
+        head = TimeRecord(self.time_ms, self._swept_ms)
+        return StableRecords(_snapshot_records(head, sessions, self.machine.snapshot()))  # type: ignore[arg-type]
+
+    patch.setattr(MachineReplica, "save", live)
+
+
+def snapshot_has_later_keys(patch: Patch) -> None:
+    """The keys are not copied before they are written."""
+
+    def live(self: KeySpace) -> Iterator[Any]:
+        for key in sorted(self.keys):
+            item = self.get(key)
+            if item is not None:
+                yield item
+        yield from self.kept
+
+    patch.setattr(KeySpace, "records", live)
+
+
+def end_of_a_lease_is_forgotten(patch: Patch) -> None:
+    """A replica that began with a snapshot does not end leases."""
+    restore_stream = KeyValues.restore_stream
+
+    async def idle(self: KeyValues, records: Any) -> None:
+        await restore_stream(self, records)
+        self._expiries = []
+
+    patch.setattr(KeyValues, "restore_stream", idle)
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,10 +424,10 @@ BUGS = {
     "lost_lease_is_never_given_up": RecipeBug(lost_lease_is_never_given_up, 2, "HolderGivesUpFirst"),
     "ended_lease_is_revived": RecipeBug(ended_lease_is_revived, 0, "StoreIsAsTold"),
     "keys_outlive_their_lease": RecipeBug(keys_outlive_their_lease, 1, "StoreIsAsTold"),
-    "leases_are_not_in_snapshots": RecipeBug(snapshot_bugs.leases_are_not_in_snapshots, 0, "StoreIsAsTold"),
-    "snapshot_renews_leases": RecipeBug(snapshot_bugs.snapshot_renews_leases, 0, "EqualReplicas"),
-    "snapshot_has_a_later_session": RecipeBug(snapshot_bugs.snapshot_has_a_later_session, 9, "MachineGoesOn"),
-    "snapshot_has_later_keys": RecipeBug(snapshot_bugs.snapshot_has_later_keys, 2, "EqualReplicas"),
+    "leases_are_not_in_snapshots": RecipeBug(leases_are_not_in_snapshots, 0, "StoreIsAsTold"),
+    "snapshot_renews_leases": RecipeBug(snapshot_renews_leases, 0, "EqualReplicas"),
+    "snapshot_has_a_later_session": RecipeBug(snapshot_has_a_later_session, 9, "MachineGoesOn"),
+    "snapshot_has_later_keys": RecipeBug(snapshot_has_later_keys, 2, "EqualReplicas"),
     "transaction_applies_half": RecipeBug(transaction_applies_half, 0, "StoreIsAsTold"),
     "rejected_transaction_leaves_something": RecipeBug(rejected_transaction_leaves_something, 21, "StoreIsAsTold"),
     "compaction_takes_one_revision_too_many": RecipeBug(compaction_takes_one_revision_too_many, 0, "StoreIsAsTold"),
@@ -376,5 +447,5 @@ BUGS = {
     "waiter_begins_at_the_item_again": RecipeBug(waiter_begins_at_the_item_again, 66, "MachineGoesOn"),
     "barrier_counts_the_dead": RecipeBug(barrier_counts_the_dead, 2, "BarrierCountsTheLiving"),
     "barrier_opens_twice": RecipeBug(barrier_opens_twice, 2, "BarrierOpensOnce"),
-    "end_of_a_lease_is_forgotten": RecipeBug(snapshot_bugs.end_of_a_lease_is_forgotten, 0, "StoreIsAsTold"),
+    "end_of_a_lease_is_forgotten": RecipeBug(end_of_a_lease_is_forgotten, 0, "StoreIsAsTold"),
 }

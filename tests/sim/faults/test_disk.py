@@ -22,17 +22,7 @@ from pykraft.sim.machine.node import Process, SimulatedNode
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.scenario import ClusterSettings, Pace, Scenario, SnapshotSettings
 from pykraft.snapshot.files import checkpoint_path
-from tests.sim.worlds import (
-    SEED_OF_THREE,
-    THREE,
-    harm_to,
-    has_noted,
-    led,
-    led_world,
-    run_for,
-    run_until,
-    started,
-)
+from tests.sim.worlds import SEED_OF_THREE, THREE, harm_to, has_noted, led, led_world, run_for, run_until, started
 
 
 @pytest.mark.parametrize(

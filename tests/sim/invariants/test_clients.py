@@ -313,10 +313,7 @@ def produced(offset: int, sequence: int, *, count: int = 1, epoch: int = 0, prod
     return replace(batch(offset, *values), data=data[:0] + offset.to_bytes(8, "big") + data[8:])
 
 
-@pytest.mark.parametrize(
-    ("sequence", "epoch"),
-    [(0, 1), (3, 1), (5, 0), (1, 2)],
-)
+@pytest.mark.parametrize(("sequence", "epoch"), [(0, 1), (3, 1), (5, 0), (1, 2)])
 def test_a_gap_a_repeat_an_old_epoch_and_a_new_one_that_goes_on_are_found(sequence: int, epoch: int) -> None:
     made = ProducersKeepOrder(world())
     made.delivered(node(1), [produced(0, 0, epoch=1), produced(1, 1, epoch=1)])

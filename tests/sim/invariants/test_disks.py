@@ -33,17 +33,7 @@ from pykraft.sim.machine.disk import VirtualDisk
 from pykraft.sim.machine.ledger import Ledger
 from pykraft.sim.machine.spoken import LogEnd, Spoken, VoteAsked
 from pykraft.types import Damage, Epoch, Io, Offset, OffsetAndEpoch
-from tests.sim.invariants.fakes import (
-    BEFORE,
-    appends,
-    encoded,
-    entries_of,
-    entry,
-    node,
-    view,
-    vote_asked,
-    world,
-)
+from tests.sim.invariants.fakes import BEFORE, appends, encoded, entries_of, entry, node, view, vote_asked, world
 
 
 # durable: Records that are reported durable and are not, or that come back after a truncation, are found.

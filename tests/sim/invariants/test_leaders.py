@@ -280,8 +280,4 @@ def kept_leader_lived(*changes: tuple[int, View, View]) -> Held:
 
 def test_the_majority_is_named() -> None:
     with pytest.raises(ViolationError, match=r"while the majority \[1, 2\] kept the leader of epoch 1"):
-        kept_leader_lived(
-            (1, BEFORE, LEADER),
-            (3, BEFORE, ASKING),
-            (3, ASKING, CANDIDATE),
-        )
+        kept_leader_lived((1, BEFORE, LEADER), (3, BEFORE, ASKING), (3, ASKING, CANDIDATE))

@@ -28,17 +28,7 @@ from pykraft.sim.invariants.membership import (
 )
 from pykraft.sim.machine.spoken import LogEnd, Spoken
 from pykraft.sim.scenario.settings import LISTENER, PORTS_APART, listeners_of
-from pykraft.types import (
-    NO_LISTENERS,
-    Endpoint,
-    Listeners,
-    NodeId,
-    Offset,
-    ReplicaKey,
-    ReportKind,
-    Voter,
-    VoterSet,
-)
+from pykraft.types import NO_LISTENERS, Endpoint, Listeners, NodeId, Offset, ReplicaKey, ReportKind, Voter, VoterSet
 from tests.core.replicas import leader
 from tests.sim.invariants.fakes import (
     BEFORE,

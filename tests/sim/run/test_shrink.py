@@ -113,9 +113,7 @@ def test_another_failure_is_not_a_smaller_one(search: Callable[..., tuple[Small,
     assert len(small.only) == 11
 
 
-def test_a_failure_after_the_harm_gets_a_shorter_time_of_harm(
-    search: Callable[..., tuple[Small, Shrinking]],
-) -> None:
+def test_a_failure_after_the_harm_gets_a_shorter_time_of_harm(search: Callable[..., tuple[Small, Shrinking]]) -> None:
     small, _ = search(lambda scenario: "ViolationError: OneVote: seen", at_us=20_000_000)
     assert small.scenario.course.faults_us < DEFAULT.course.faults_us // 8
 

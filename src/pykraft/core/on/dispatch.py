@@ -34,12 +34,7 @@ from pykraft.core.on.fetch_request import note_sign_of_life, on_fetch_request
 from pykraft.core.on.fetch_response import on_commit_heard, on_fetch_response
 from pykraft.core.on.following import check_not_refused, hear_whole
 from pykraft.core.on.proof import on_survey_unsupported
-from pykraft.core.on.propose import (
-    on_appends_scheduled,
-    on_proposed,
-    on_resign_requested,
-    on_shutdown_requested,
-)
+from pykraft.core.on.propose import on_appends_scheduled, on_proposed, on_resign_requested, on_shutdown_requested
 from pykraft.core.on.quorum_epoch import (
     on_begin_quorum_epoch_request,
     on_begin_quorum_epoch_response,

@@ -64,11 +64,7 @@ def on_fetch_snapshot_request(
         asker.asks_again(asked_bytes, now.mono_ms)
     size_bytes_max, is_watched = watch_answer(replica, leader, message.replica, event.request_id, asked_bytes)
     effect = ReplySnapshot(
-        after=NO_IO,
-        request_id=event.request_id,
-        message=response,
-        size_bytes_max=size_bytes_max,
-        is_watched=is_watched,
+        after=NO_IO, request_id=event.request_id, message=response, size_bytes_max=size_bytes_max, is_watched=is_watched
     )
     replica.outbox.send(effect, Relies.ELECTION)
 

@@ -93,11 +93,7 @@ def begin_quorum_epoch(replica: Replica, leader: Leader, voter_id: NodeId) -> Be
 
 def say_end_quorum_epoch(replica: Replica, state: Resigned, now: Instant) -> None:
     """Send EndQuorumEpoch to every voter that has not acknowledged it; without leader endpoints, as in Kafka."""
-    message = EndQuorumEpochRequest(
-        epoch=state.epoch,
-        leader_id=state.leader_id,
-        successors=state.successors,
-    )
+    message = EndQuorumEpochRequest(epoch=state.epoch, leader_id=state.leader_id, successors=state.successors)
     for node_id in sorted(state.unacknowledged):
         if replica.voters.get(node_id) is not None:
             send_to_voter(replica, node_id, message, now)
@@ -162,12 +158,7 @@ def _fetch(replica: Replica) -> FetchRequest:
 
 def _probe(replica: Replica) -> FetchRequest:
     """A Fetch far beyond the log end: the leader's diverging epoch then tells where its log ends in this epoch."""
-    return replace(
-        _fetch(replica),
-        fetch_offset=PROBE_OFFSET,
-        last_fetched_epoch=replica.epoch,
-        wait_ms_max=0,
-    )
+    return replace(_fetch(replica), fetch_offset=PROBE_OFFSET, last_fetched_epoch=replica.epoch, wait_ms_max=0)
 
 
 def _identity(replica: Replica) -> ReplicaKey | None:

@@ -400,11 +400,7 @@ FETCH_PROBABILITY: Final = 0.4
 BROKERS_PROBABILITY: Final = 0.2
 """So many turns have a question for brokers, too."""
 FETCH_SIZE_BYTES_MAX: Final = 64 * 1024
-QUESTIONS: Final = (
-    VisitQuestion.DESCRIBE_QUORUM,
-    VisitQuestion.DESCRIBE_CLUSTER,
-    VisitQuestion.ADD_IMPOSSIBLE_VOTER,
-)
+QUESTIONS: Final = (VisitQuestion.DESCRIBE_QUORUM, VisitQuestion.DESCRIBE_CLUSTER, VisitQuestion.ADD_IMPOSSIBLE_VOTER)
 _FRAME_LENGTH_SIZE_BYTES: Final = 4
 
 

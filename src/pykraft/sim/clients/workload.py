@@ -409,12 +409,7 @@ class SimulatedWorkload:
     """Calls every node that leads, again and again."""
 
     def __init__(
-        self,
-        facts: Facts,
-        watch: Watch,
-        rng: Random,
-        prepared: PreparedAppends,
-        dice: Callable[[str], Random],
+        self, facts: Facts, watch: Watch, rng: Random, prepared: PreparedAppends, dice: Callable[[str], Random]
     ) -> None:
         """``dice`` returns the random generator of the named part of the world."""
         self.history = facts.history

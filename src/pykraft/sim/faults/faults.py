@@ -121,11 +121,7 @@ class Faults:
     """Injects faults at random times until `stop` is called."""
 
     def __init__(
-        self,
-        world: Arena,
-        rng: Random,
-        strangers: Random | None = None,
-        dice: Callable[[str], Random] | None = None,
+        self, world: Arena, rng: Random, strangers: Random | None = None, dice: Callable[[str], Random] | None = None
     ) -> None:
         """``strangers`` is the random generator of the strangers' plan; None: no strangers.
 

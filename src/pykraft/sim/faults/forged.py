@@ -60,17 +60,7 @@ from pykraft.sim.machine.node import Process, SimulatedNode
 from pykraft.sim.machine.spoken import EPOCH_FIELDS
 from pykraft.sim.scenario.scenario import FLIPPED
 from pykraft.sim.scenario.settings import LISTENER
-from pykraft.types import (
-    EPOCH_MAX,
-    KRAFT_VERSIONS,
-    Endpoint,
-    Epoch,
-    Listeners,
-    NodeId,
-    Offset,
-    OffsetAndEpoch,
-    Voter,
-)
+from pykraft.types import EPOCH_MAX, KRAFT_VERSIONS, Endpoint, Epoch, Listeners, NodeId, Offset, OffsetAndEpoch, Voter
 
 Value: TypeAlias = int | float | str | None
 FrameField: TypeAlias = tuple[ApiKey, bool, str]

@@ -218,7 +218,7 @@ _OTHERS = {
         "There is always something that is still to happen.",
         "A node that runs has a timer; without any, no node would ever do anything again.",
         "Kafka's RaftEventSimulationTest (the queue of events is never empty).",
-    ),
+    )
 }
 _UNKNOWN = (
     "The code of a node never raises an error that it does not expect.",

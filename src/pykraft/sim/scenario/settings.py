@@ -146,10 +146,7 @@ def listeners_of(node_id: int, moves: int = 0) -> Listeners:
 def rpc_context(config: NodeConfig) -> RpcContext:
     """What a client has to know to speak to this node."""
     return RpcContext(
-        cluster_id=config.cluster_id,
-        topic_name=config.topic_name,
-        topic_id=config.topic_id,
-        default_listener=LISTENER,
+        cluster_id=config.cluster_id, topic_name=config.topic_name, topic_id=config.topic_id, default_listener=LISTENER
     )
 
 

@@ -25,9 +25,7 @@ from tests.core.replicas import NOW, answer, directory, done, follower, key, rep
 
 def following(*voters: Voter, level: int = 1, auto_join: bool = False, local_id: int | None = 1) -> Replica:
     made = replica(
-        replace(follower(), update_deadline_ms=NOW.mono_ms),
-        local_id=local_id,
-        config=RaftConfig(auto_join=auto_join),
+        replace(follower(), update_deadline_ms=NOW.mono_ms), local_id=local_id, config=RaftConfig(auto_join=auto_join)
     )
     entries = VoterSet.of(voters or voter_set(1, 2, 3).voters)
     made.voter_history = VoterHistory(entries)

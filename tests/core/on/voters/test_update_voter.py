@@ -21,20 +21,7 @@ from pykraft.core.state import Leader
 from pykraft.errors import ErrorCode
 from pykraft.types import ZERO_UUID, Endpoint, Epoch, Listeners, NodeId, Offset, ReplicaKey, VersionRange
 from tests.core.on.voters.test_voter_changes import behind, dynamic
-from tests.core.replicas import (
-    LISTENER,
-    NOW,
-    answer,
-    ask,
-    done,
-    follower,
-    key,
-    later,
-    leader,
-    listeners,
-    only,
-    replica,
-)
+from tests.core.replicas import LISTENER, NOW, answer, ask, done, follower, key, later, leader, listeners, only, replica
 from tests.core.said import add_voter, fetch, update_voter
 
 NOBODY = ReplicaKey(NodeId(4))

@@ -147,12 +147,7 @@ def test_a_dry_run_writes_nothing() -> None:
     ("made", "level", "error", "text"),
     [
         (replica(follower()), 1, ErrorCode.NOT_CONTROLLER, "this node does not lead"),
-        (
-            leader_that_knows(),
-            2,
-            ErrorCode.INVALID_UPDATE_VERSION,
-            "voter 1 supports kraft.version 0 to 1, not 2",
-        ),
+        (leader_that_knows(), 2, ErrorCode.INVALID_UPDATE_VERSION, "voter 1 supports kraft.version 0 to 1, not 2"),
         (dynamic(), 0, ErrorCode.INVALID_UPDATE_VERSION, "kraft.version is 1 and cannot go back to 0"),
         (dynamic(), 2, ErrorCode.INVALID_UPDATE_VERSION, "the leader supports kraft.version up to 1, not 2"),
     ],

@@ -19,15 +19,7 @@ from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.core.voter_history import VoterHistory
 from pykraft.errors import ErrorCode
-from pykraft.types import (
-    Io,
-    KRaftVersion,
-    KRaftVoters,
-    MembershipRecord,
-    NodeId,
-    Offset,
-    VoterSet,
-)
+from pykraft.types import Io, KRaftVersion, KRaftVoters, MembershipRecord, NodeId, Offset, VoterSet
 from tests.core.replicas import EPOCH, NOW, ask, done, key, later, leader, only, replica, voter_set
 from tests.core.said import add_voter, update_voter
 
@@ -61,13 +53,7 @@ REMOVE = messages.RemoveVoterRequest(voter=key(3))
 
 @pytest.mark.conformance(131, 133, 134)
 @pytest.mark.parametrize("request_", [add_voter(), REMOVE, update_voter()])
-@pytest.mark.parametrize(
-    "made",
-    [
-        lambda: dynamic(high_watermark=None),
-        lambda: dynamic(high_watermark=5),
-    ],
-)
+@pytest.mark.parametrize("made", [lambda: dynamic(high_watermark=None), lambda: dynamic(high_watermark=5)])
 def test_nothing_is_changed_while_something_is_in_doubt(made: object, request_: messages.Request) -> None:
     assert callable(made)
     assert error_of(made(), request_) == ErrorCode.REQUEST_TIMED_OUT
