@@ -406,7 +406,7 @@ class Plain:
         return record
 
     def deserialize(self, data: bytes) -> bytes:
-        """See `pykraft.snapshot.reader.Deserializer`."""
+        """See `pykraft.snapshot.head.Deserializer`."""
         return data
 
 
