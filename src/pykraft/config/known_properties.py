@@ -1,8 +1,7 @@
 """The properties that a node knows: their meaning, allowed values, and whether they have an effect here.
 
 Invariant: every property that `pykraft.config.properties` reads is in `KNOWN`, and so in the documentation and among
-the suggestions for misspelled names. `pykraft.config.properties` reads the values; `pykraft.config` has the bounds of
-the numbers that have an effect.
+the suggestions for misspelled names.
 
 Source: Kafka's ``QuorumConfig``, ``MetadataLogConfig``, ``KRaftConfigs``, ``SocketServerConfigs`` and
 ``ServerConfigs``; KIP-595 for the names of 2020.

@@ -4,7 +4,6 @@ Unknown keys are ignored, as in Kafka, with a warning. An error or warning says 
 file, or an option (`pykraft.config.properties_format`).
 
 Invariant: a node that is configured to protect itself (TLS, SASL, an authorizer), which it cannot, does not start.
-`pykraft.config` has the bounds of numbers, `pykraft.config.known_properties` the documentation of the names.
 
 Source: Kafka's ``QuorumConfig``, ``KRaftConfigs``, ``KafkaConfig`` and ``Topic.validate``; ours (ADR 065).
 """

@@ -1,6 +1,6 @@
 """The text of Java's properties files, and where each value comes from.
 
-Of a key that is given twice the last value counts. `pykraft.config.properties` reads the values.
+Of a key that is given twice the last value counts.
 
 Source: ``java.util.Properties``.
 """

@@ -1,7 +1,8 @@
 """The newest batches of the log in memory: readable before they are on disk, and without a file read.
 
 Invariant: the batches are contiguous up to the log end, so every offset from `RecentBatches.start_offset` on is here. A
-batch that is not durable yet is never evicted, whatever the size.
+batch that is not durable yet is never evicted, whatever the size. So a reader finds each offset here or in the files,
+and never needs a file for bytes that are still being written.
 
 Source: Kafka's leader serves fetches up to its log end; etcd ``raft/log_unstable.go``.
 """

@@ -2,7 +2,7 @@
 
 Invariant: a stream is contiguous and every batch in it has a valid CRC. Replicas may split it into segments at
 different offsets. An incomplete batch at the end of the newest segment is not part of the stream yet; anywhere else it
-is an error. `pykraft.local.journal` reads the records.
+is an error.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The file system as the log sees it: two small protocols that everything below ``host`` uses.
 
-Callers may rely on this and no more:
+`pykraft.log.os_fs.OsFs` is the real implementation; the simulator and the tests share another, a disk that loses
+unsynced pages, tears, stalls and fills up. Callers may rely on this and no more:
 
 - Bytes are durable after `File.sync`, directory entries (create, rename, remove) after `Fs.sync_dir`. Nothing else is
   durable, and unsynced writes reach the disk in any order. A file that was synced is lost if its name was not.

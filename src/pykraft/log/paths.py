@@ -1,7 +1,7 @@
 """Names of the files in a partition directory.
 
 A segment's file is named by its base offset in twenty digits and a suffix, a snapshot by its end offset and epoch.
-Kafka's ``LogFileUtils``, ``Snapshots``; KIP-630.
+Source: Kafka's ``LogFileUtils``, ``Snapshots``; KIP-630.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ At most one chunk, or one larger batch, is in memory; a length is compared with 
 read for it. Invariant: each batch yielded lies whole below ``end``, is sound in itself (header, and the CRC if asked),
 and follows the previous one without a gap of bytes.
 
-An error says where, what was expected and what was found. `pykraft.log.log_scan` knows which offset or epoch must come
-next and what a bad batch means.
+An error says where, what was expected and what was found.
 
 Source: Kafka's ``FileLogInputStream`` and ``LogSegment.recover``.
 """

@@ -7,8 +7,8 @@ index files are open only while the segment takes appends; those of a sealed seg
 
 Readers have a `SegmentView` with a fixed end, while the file may grow beyond it. It returns nothing at or above its
 end, and only what it has checked: CRC, epochs, and offsets without a gap from the batch that contains the requested
-one. After a truncation an old view may find bytes that are no longer its own and report corruption;
-`pykraft.log.log.Log` tells that from real corruption by its generation.
+one. It is immutable, so any thread may read while the writer works. After a truncation an old view may find bytes that
+are no longer its own and report corruption; `pykraft.log.log.Log` tells that from real corruption by its generation.
 
 Source: Kafka's ``LogSegment``.
 """

@@ -12,7 +12,6 @@
 
 Invariant: a name that ends in ``.checkpoint`` belongs to a complete file. It appears by a rename of a synced file, and
 disappears by a rename. Snapshots are ordered by epoch, then offset, like the logs that they replace.
-`pykraft.snapshot.catalog` decides which ones are still needed.
 
 Source: KIP-630 §Snapshot Format; Kafka's ``Snapshots``, ``SnapshotPath``, ``KafkaRaftLog.recoverSnapshots``.
 """

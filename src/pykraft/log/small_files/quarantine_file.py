@@ -2,7 +2,7 @@
 
 Ours alone (Java ignores it). One slot of `pykraft.log.small_files.slots`, whose payload is JSON of `Quarantine`: the
 epoch, the offset up to which the log was acknowledged if that is known, and the damaged ranges for whoever repairs the
-disk. `pykraft.core.on.corruption` decides when a quarantine ends.
+disk.
 
 Invariant: the file appears by a rename and disappears by a removal, durable when the call returns. It is written before
 any part of the log is removed, and removed after the last lost record is durable again. An unreadable file still means
