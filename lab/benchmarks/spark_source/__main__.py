@@ -22,8 +22,8 @@ from lab.benchmarks.spark_source.cases import Data
 from lab.benchmarks.spark_source.run import run_all
 from lab.benchmarks.spark_source.servers import CONNECTOR_VERSION
 from lab.benchmarks.spark_source.table import fill_document, lines
-from lab.benchmarks.suite.endings import status_of
 from lab.benchmarks.suite.results import Results
+from lab.benchmarks.suite.run import status_of
 from lab.kafka.jars import KAFKA_VERSION
 from pykraft.local.child import temporary_folder
 

@@ -25,8 +25,8 @@ from typing import Any, Final
 
 from lab.bench.comparison import Spread
 from lab.bench.measure import machine
-from lab.benchmarks.spark_source.document import filled
-from lab.benchmarks.spark_source.logs import write_log
+from lab.benchmarks.spark_source.servers import write_log
+from lab.benchmarks.spark_source.table import filled
 from lab.benchmarks.spark_source.usage import ProcessTree
 from lab.benchmarks.suite.results import ROOT, commit
 from pykraft.errors import LocalQuorumError, PykraftError

@@ -18,8 +18,7 @@ from lab.bench.measure import usage_of
 from lab.benchmarks.spark_source.cases import CONNECTOR, OURS, QUERIES, Data, Query, Way, case_name
 from lab.benchmarks.spark_source.servers import Servers, connector_jars
 from lab.benchmarks.spark_source.usage import ProcessTree
-from lab.benchmarks.suite.busy import busy_cores
-from lab.benchmarks.suite.results import ROOT, Results, SuiteRun
+from lab.benchmarks.suite.results import ROOT, Results, SuiteRun, busy_cores
 from lab.progress import ReportProgress
 from pykraft.errors import LocalQuorumError
 from pykraft.local.child import Children

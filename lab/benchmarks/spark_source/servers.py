@@ -13,15 +13,16 @@ from pathlib import Path
 from typing import Final
 
 from lab.benchmarks.spark_source.cases import Data
-from lab.benchmarks.spark_source.logs import write_log
 from lab.kafka.jars import COPY_GOAL
 from lab.kafka.java import SERVER_JVM, Kafka, Main
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.child import Child, Children
 from pykraft.local.cluster import Cluster
 from pykraft.local.voters import HOST, free_ports, write_properties
+from pykraft.log.paths import LOG, segment_file
 from pykraft.process.extras import cache_folder
-from pykraft.types import Uuid, uuid_text
+from pykraft.protocol.records import encode_batch
+from pykraft.types import Epoch, Offset, Uuid, uuid_text
 
 CONNECTOR_VERSION: Final = "4.2.0"
 JARS: Final = ("spark-sql-kafka-0-10_2.13", "spark-token-provider-kafka-0-10_2.13", "kafka-clients", "commons-pool2")
@@ -132,3 +133,27 @@ class Servers:
             return self._broker.process
         (node,) = self._quorums[data.name].nodes.values()
         return node.process
+
+
+SEGMENT_SIZE_BYTES = 1 << 30
+POOL_SIZE_BYTES = 1 << 20
+
+
+def write_log(folder: Path, records: int, size_bytes: int, per_batch: int) -> int:
+    """Write a partition directory with these records; returns its size in bytes."""
+    pool = os.urandom(POOL_SIZE_BYTES) + bytes(size_bytes)
+    written = 0
+    segment = None
+    for base_offset in range(0, records, per_batch):
+        if segment is None or segment.tell() > SEGMENT_SIZE_BYTES:
+            if segment is not None:
+                segment.close()
+            segment = (folder / segment_file(Offset(base_offset), LOG)).open("wb")
+        count = min(per_batch, records - base_offset)
+        starts = ((base_offset + index) * 64 % POOL_SIZE_BYTES for index in range(count))
+        values = [pool[start : start + size_bytes] for start in starts]
+        data = encode_batch(values, base_offset=Offset(base_offset), epoch=Epoch(1), timestamp_ms=base_offset).data
+        written += segment.write(data)
+    if segment is not None:
+        segment.close()
+    return written

@@ -1,17 +1,17 @@
-"""The results as a table in Markdown: a row for each contender of each case, with the connector as measure.
+"""The results as a table in Markdown, put between its markers in a document: a row for each contender of each case.
 
 Invariant: every figure comes from the file of results; a ratio is the median of the ratios of single turns, which
-compare runs of the same minute.
+compare runs of the same minute. The connector is the measure.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from lab.bench.comparison import Spread
 from lab.benchmarks.spark_source.cases import CONNECTOR, LIVE, LIVE_ASKED, QUERIES, Query
-from lab.benchmarks.spark_source.document import filled
 from lab.benchmarks.suite.results import Results, SuiteRun
 
 HEADS: Final = ("", "", "million records/s", "÷ connector", "asked", "µs a record", "Java MiB", "tasks MiB")
@@ -73,3 +73,9 @@ def _spread(values: Sequence[float]) -> str:
 def fill_document(text: str, results: Results) -> str:
     """The document with this table between its markers."""
     return filled(text, "connector", "\n".join(lines(results)))
+
+
+def filled(text: str, name: str, table: str) -> str:
+    """The document with this table in place of what stands between the markers of this name."""
+    marked = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
+    return marked.sub(lambda found: f"{found[1]}\n{table}\n\n{found[2]}", text)

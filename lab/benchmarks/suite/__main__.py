@@ -14,9 +14,8 @@ from rich.console import Console
 from lab.bench.measure import require_proc
 from lab.bench.options import RUNS_MAX, SECONDS_MAX, require, require_folder
 from lab.benchmarks.suite.cases import SHORT, all_cases, chosen_cases
-from lab.benchmarks.suite.endings import status_of
 from lab.benchmarks.suite.results import ROOT, Results
-from lab.benchmarks.suite.run import SuiteOptions, run_suite
+from lab.benchmarks.suite.run import SuiteOptions, run_suite, status_of
 from lab.benchmarks.suite.summary import summaries
 from lab.benchmarks.suite.tables import fill_document, text_tables
 from lab.cli.bench import ProgressLines

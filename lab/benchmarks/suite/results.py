@@ -1,7 +1,10 @@
 """The file of results: one line of JSON for the machine, then one for each run, so that a stopped suite can go on.
 
 A line is written after its run and flushed at once. Invariant: a file holds runs of one kind of machine and one version
-of the sources; a last line that was cut short by a kill is ignored, and its run is repeated.
+of the sources; a last line that was cut short by a kill is ignored, and its run is repeated. A run also has how much of
+the machine other programs used right before it; the load average is mostly the run before.
+
+Source: ``proc(5)``, /proc/stat.
 """
 
 from __future__ import annotations
@@ -9,10 +12,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from lab.bench.measure import machine
 from pykraft.errors import UsageError
@@ -30,7 +34,7 @@ class SuiteRun:
     figures: Mapping[str, float] = field(default_factory=dict)
     failure: str | None = None
     busy_cores_before: float = 0.0
-    """Cores that other programs used right before it (`lab.benchmarks.suite.busy`)."""
+    """Cores that other programs used right before it (`lab.benchmarks.suite.results`)."""
 
 
 class Results:
@@ -105,3 +109,29 @@ def _run(path: Path, number: int, line: Mapping[str, Any]) -> SuiteRun:
         return SuiteRun(**line)
     except TypeError as error:
         raise UsageError(f"{path}: line {number} is not a run") from error
+
+
+STAT: Final = Path("/proc/stat")
+LOOK_S: Final = 0.5
+IDLE: Final = (3, 4)
+"""Of the times in a line: idle, and waiting for a disk."""
+
+
+def busy_cores(stat: Path = STAT, look_s: float = LOOK_S) -> float:
+    """Cores that are in use, on average of half a second; where the system does not tell, the load average."""
+    try:
+        before = _ticks(stat)
+        time.sleep(look_s)
+        after = _ticks(stat)
+    except OSError:
+        return os.getloadavg()[0]
+    passed = [later - earlier for earlier, later in zip(before, after, strict=True)]
+    all_ticks = sum(passed)
+    busy_ticks = all_ticks - sum(passed[at] for at in IDLE)
+    return busy_ticks / all_ticks * (os.cpu_count() or 1) if all_ticks else 0.0
+
+
+def _ticks(stat: Path) -> list[int]:
+    """Times of all cores together: user, nice, system, idle, waiting, interrupts (two) and stolen."""
+    words = stat.read_text(encoding="ascii").splitlines()[0].split()
+    return [int(word) for word in words[1:9]]

@@ -1,11 +1,12 @@
 """Runs cases in turn: in each turn of a group every contender of every case runs once; each run is written at once.
 
 Invariants: a run that the file has is not repeated; a contender that this machine lacks is left out and the results say
-so; a run that fails is a result, and the suite goes on.
+so; a run that fails is a result, and the suite goes on. At its end it has an exit status and a line that says why.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,15 +14,14 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 
-from lab.benchmarks.suite.busy import busy_cores
 from lab.benchmarks.suite.cases import Case
 from lab.benchmarks.suite.measures import Figures, Setting
 from lab.benchmarks.suite.peers import PEERS, ready
 from lab.benchmarks.suite.producer import KAFKAS
-from lab.benchmarks.suite.results import Results, SuiteRun
+from lab.benchmarks.suite.results import Results, SuiteRun, busy_cores
 from lab.kafka.java import Kafka
 from lab.progress import ReportProgress
-from pykraft.errors import LocalQuorumError, UsageError
+from pykraft.errors import LocalQuorumError, PykraftError, UsageError
 from pykraft.local.child import temporary_folder
 
 EVERY_CASE = ""
@@ -148,3 +148,16 @@ def _words(run: SuiteRun) -> str:
     if "rate" not in run.figures:
         shown["mb_per_s"] = "{:,.0f} MB/s"
     return ", ".join(text.format(run.figures[name]) for name, text in shown.items() if name in run.figures)
+
+
+def status_of(measure: Callable[[], object]) -> int:
+    """Measure: 0, 130 after Ctrl-C, 2 after an error that the user can mend."""
+    try:
+        measure()
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on with what is missing", file=sys.stderr)
+        return 130
+    except (PykraftError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0

@@ -1,12 +1,11 @@
 """Proposals of the application: the calls of one turn of its loop enter the node together, as one proposal.
 
-Each call of the host costs a step of the core, so calls gather in a group while the loop runs the tasks that are ready.
-The group enters the host in the loop's next turn, or earlier when it is full or when another call of this node follows.
-A single caller, who has been alone for a while, need not wait for that turn. Appends that end when the leader has
-accepted them do not gather: see `append`.
+Each call of the host costs a step of the core, so calls gather in a group, which enters the host in the loop's next
+turn, or earlier when it is full or when another call of this node follows. A single caller need not wait for that turn.
+Appends that end when the leader has accepted them do not gather: see `append`.
 
 Invariant: if a call ends with an error other than OutcomeUnknownError, none of its records is or will be in the log.
-Records keep the order of the calls; the records of one call stay in one batch. A call counts for the limit of undecided
+Records keep the order of the calls; those of one call stay in one batch. A call counts for the limit of undecided
 proposals until its outcome, even if nobody waits for it any more.
 
 Source: Kafka's ``BatchAccumulator`` and ``RaftClient.prepareAppend``.

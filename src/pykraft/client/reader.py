@@ -1,9 +1,8 @@
 """Committed batches and the state in a snapshot, as a listener sees them.
 
-A batch is decoded at most once, and not at all if nobody reads it; an error for a record that cannot be decoded names
-its offset. A snapshot is read piece by piece: however large it is, the application's loop never waits for the disk,
-memory holds about one piece, and damaged records are never returned. The caller decides where files are read: in the
-node's bulk lane, or in any thread.
+A batch is decoded at most once, and not at all if nobody reads it. A snapshot is read piece by piece: the application's
+loop never waits for the disk, memory holds about one piece, and damaged records are never returned. The caller decides
+where files are read: in the node's bulk lane, or in any thread.
 
 Source: Kafka's ``BatchReader``, ``Batch``, ``SnapshotReader`` and ``RecordsSnapshotReader``.
 """

@@ -2,18 +2,14 @@
 
 On the node's side a subscription is a listener of the host that holds its registration from each delivery until the
 application has handled it; on the application's side it is a task that calls one method after the other. So a slow
-listener costs no memory and delays nobody else. Snapshots are read in the node's bulk lane. The state that a listener
-returns is written within its call, or beside later calls if the records do not change: one snapshot at a time.
+listener costs no memory and delays nobody else. Snapshots are read in the node's bulk lane.
 
 Invariant: at most one call of a listener runs at a time, even if it was unregistered and registered again meanwhile.
-After `Subscription.end` no further call begins, except for a delivery that had already arrived.
+After `Subscription.end` no further call begins, except for a delivery that had already arrived. A listener call that
+waits for the end of its node, or for its own, would wait for itself. So code that waits for calls must know which are
+open: from before the listener is called until it is done; tasks that it left running are no longer part of it.
 
-A listener call that waits for the end of its node, or for its own end, would wait for itself. So code that waits for
-calls must know which of them wait for it: a call is open from before the listener is called until it is done; a task
-that the call started and left running is no longer part of it then.
-
-Source: Kafka's ``KafkaRaftClient.ListenerContext``, ``RecordsSnapshotReader``, ``SnapshotGenerator`` and
-``SnapshotEmitter``.
+Source: Kafka's ``KafkaRaftClient.ListenerContext``, ``SnapshotGenerator`` and ``SnapshotEmitter``.
 """
 
 from __future__ import annotations

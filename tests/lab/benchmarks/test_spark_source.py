@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from lab.benchmarks.spark_source.cases import CONNECTOR, FILES, LIVE, QUERIES, Data, case_name
-from lab.benchmarks.spark_source.logs import write_log
+from lab.benchmarks.spark_source.servers import write_log
 from lab.benchmarks.spark_source.table import fill_document, lines
 from lab.benchmarks.spark_source.usage import ProcessTree
 from lab.benchmarks.suite.results import Results, SuiteRun

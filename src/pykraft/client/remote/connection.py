@@ -2,8 +2,7 @@
 
 Invariant: every failure (no node there, silence, foreign bytes, the end of the stream) becomes one `UnreachableError`
 that names the node and says what it did, and closes the connection. The caller's time limits each wait, and each frame
-has a size limit; a node that sends something while nobody waits loses the connection. The loop receives the bytes of a
-large answer where its frame is put together, so they are copied once.
+has a size limit. The bytes of a large answer are received where its frame is put together, so they are copied once.
 
 Source: KIP-35, KIP-511; Kafka's ``NetworkClient``; ``asyncio.BufferedProtocol``.
 """
@@ -57,11 +56,7 @@ class AnswerStream(asyncio.BufferedProtocol):
         return not self._closed.done() and not self.transport.is_closing()
 
     async def answer(self) -> Buffer:
-        """The next frame.
-
-        Errors: OSError at the end of the stream, ProtocolError for bytes that are not a frame. Nothing comes after
-        either.
-        """
+        """The next frame. Errors: OSError at the end of the stream, ProtocolError for bytes that are no frame."""
         assert self._awaited is None, "one request at a time"
         if self._closed.done():
             raise _ended(self._closed.result())

@@ -1,12 +1,11 @@
 """A client's search for the leader: which node to ask next, for how long, and in the end why there is none.
 
-`AskedNodes` says what is wrong with each node, in one wording for all commands: the voters by id, then the other nodes
-in the order in which they became known, so that two runs say the same. ``localhost:9093`` and ``127.0.0.1:9093`` are
-one node, under the name that became known first. A pykraft node describes the voters also while it knows no leader;
-then the text says how many answer and how many are needed. A Kafka controller lists its registered controllers, which
-need not be voters, so it says nothing about that.
+`AskedNodes` says what is wrong with each node, in one wording for all commands: the voters by id, then the others in
+the order in which they became known. ``localhost:9093`` and ``127.0.0.1:9093`` are one node, under its first name. A
+pykraft node describes the voters also while it knows no leader, so the text says how many are needed; a Kafka
+controller lists registered controllers, which need not be voters. `LeaderSearch` chooses the next node, without
+connections or a clock, and `LeaderClient` tries one after the other.
 
-`LeaderSearch` chooses the next node, without connections or a clock, and `LeaderClient` tries one after the other.
 Invariants: the epoch never goes back; the leader is a node that somebody named for this epoch and that has not failed
 since; a connection is kept only after a whole answer, so that nobody reads the answer to an earlier request.
 

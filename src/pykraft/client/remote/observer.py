@@ -4,22 +4,19 @@ Invariant: an observer returns each committed batch from its start on, once and 
 the right CRC and epochs that never go back, whatever happens to leaders and connections. How it reads:
 
 1. It asks any node for an offset that no log contains (2^60). A node that does not lead names the leader; the leader
-   answers with its high watermark. Now the start is known: the log start, the high watermark, or an offset between the
-   two.
+   answers with its high watermark. Now the start is known: the log start, the high watermark, or an offset between.
 2. It fetches like a follower: the leader answers when it has records, or when the high watermark has moved. In the
    middle of a log the epoch of the record before is unknown: it names the leader's own epoch instead, for which a
    leader's log contains every offset below its end.
-3. If the leader fails or no longer leads, it searches for the leader among all known nodes. It drops fetched batches
-   that are not committed, since the new leader may never have had them, and fetches them again.
+3. If the leader fails or no longer leads, it searches among all known nodes, and fetches uncommitted batches again,
+   since the new leader may never have had them.
 
-A leader with snapshots answers a fetch from offset 0 or the log start with a snapshot id. An observer with
-``load_snapshot`` then fetches the snapshot into a temporary file, hands it over, and continues where it ends. Any other
-observer begins at the first record that the log still has, as Kafka's consumers do. At offset 0 it skips only the first
-leader's LeaderChange; at a later log start it must name the epoch of the record before it (`epoch_before`).
-
-That epoch is found without reading the log. A leader answers a fetch beyond the end of any log with the last epoch up
-to the one in the request; or, if that epoch is older than the oldest snapshot, with a snapshot id. So the smallest
-epoch that does not get a snapshot id is the one. If the log is cleaned meanwhile, the next fetch gets a snapshot id.
+A leader with snapshots answers a fetch from offset 0 or the log start with a snapshot id. With ``load_snapshot`` an
+observer then fetches the snapshot into a temporary file, hands it over, and continues where it ends. Any other begins
+at the first record that the log still has; at a log start above 0 it must name the epoch of the record before it
+(`epoch_before`). A leader answers a fetch beyond the end of any log with the last epoch up to the one in the request;
+or, if that epoch is older than the oldest snapshot, with a snapshot id. So the smallest epoch that does not get a
+snapshot id is the one.
 
 Source: KIP-595 §Fetch, KIP-1166 (the high watermark in the request), KIP-630 §FetchSnapshot; Kafka's observers
 (brokers) and ``KafkaRaftLog.validateOffsetAndEpoch``; KAFKA-18723 (a replica must check what it fetched).
