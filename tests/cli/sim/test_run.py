@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from pykraft.cli.errors import exit_code
 from pykraft.cli.sim.run import (
     SEEDS_MAX,
     SEEDS_TOLD_MAX,
@@ -129,13 +128,6 @@ def test_a_failure_is_shrunk_and_drawn_into_a_folder(monkeypatch: pytest.MonkeyP
     )
     run("--seeds", "12:15", "--html", str(tmp_path / "pages"))
     assert drawn == [tmp_path / "pages" / "seed-13.html"]
-
-
-@pytest.mark.parametrize("workers", ["0", "-1"])
-def test_it_takes_a_worker_to_work(workers: str) -> None:
-    result = run("--workers", workers)
-    assert isinstance(result.exception, UsageError)
-    assert exit_code(result.exception) == 2
 
 
 def of(totals: Totals, *failures: Row) -> CampaignSummary:
@@ -257,11 +249,6 @@ def test_shrinking_takes_the_place_of_the_trace(monkeypatch: pytest.MonkeyPatch,
     assert shrunk == [(13, tmp_path / "page.html"), (13, Path("seed-13.html"))]
 
 
-def test_it_takes_a_seed() -> None:
-    assert replay().exit_code == 2
-    assert replay("--seed", "1:2").exception is not None
-
-
 @pytest.mark.parametrize(
     ("text", "seeds"),
     [
@@ -304,17 +291,6 @@ def test_a_choice_knows_the_words_that_made_it(tmp_path: Path) -> None:
     choice = choose("quiet, disk", (path,))
     assert choice.words == ("--faults", "quiet,disk", "--scenario", str(path))
     assert choice.scenario.cluster.voters == (3,)
-
-
-@pytest.mark.parametrize("faults", ["", "nothing", "quiet,", "quiet;disk"])
-def test_scenarios_that_are_not_there_are_refused(faults: str) -> None:
-    with pytest.raises(UsageError, match="there is no scenario"):
-        choose(faults, ())
-
-
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot be read"):
-        choose(None, (tmp_path / "none.toml",))
 
 
 def fails_with_three_voters(seed: int, *, scenario: Any, recorder: Recorder | None = None, **given: Any) -> Any:
@@ -363,8 +339,3 @@ def test_a_long_story_and_a_short_one(capsys: pytest.CaptureFixture[str]) -> Non
     print_failure(failed(13), (), is_short=False)
     print_failure(failed(13), (), is_short=True)
     assert capsys.readouterr().out.count("the traceback") == 1
-
-
-def test_the_commands_are_there_and_say_what_they_do() -> None:
-    assert {"run", "replay"} == sim.commands.keys()
-    assert all(command.get_short_help_str() for command in sim.commands.values())

@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pykraft.errors import UsageError
 from pykraft.local.child import Children
@@ -132,13 +132,6 @@ def test_a_stream_goes_on_by_whole_batches(
     else:
         bases = [base for micro in stream(node, "base_offset", rows=rows, **given) for base in micro]
         assert bases == ([1, 3] if "startingOffsets" in given else [0, 1, 3])
-
-
-def test_the_limit_is_the_option_s(node: OneNode) -> None:
-    assert LiveStreamReader(options(node)).getDefaultReadLimit() == ReadMaxBytes(1024**3)
-    both = {"maxRecordsPerTrigger": "5", "maxBytesPerTrigger": "7"}
-    assert LiveStreamReader(options(node, **both)).getDefaultReadLimit() == ReadMaxRows(5)
-    assert LiveStreamReader(options(node, maxBytesPerTrigger="7")).getDefaultReadLimit() == ReadMaxBytes(7)
 
 
 def test_what_is_available_now_ends_where_it_ended_then(node: OneNode) -> None:
