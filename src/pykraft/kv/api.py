@@ -294,7 +294,6 @@ async def _queue(store: KeyValueStore, name: str) -> list[Item]:
 
 
 def _place(queue: list[Item], lease: int) -> LockPlace:
-    """Errors: CommandRejectedError when the lease has no place any more."""
     for ahead, item in enumerate(queue):
         if item.lease == lease:
             # 2. Of several keys the lowest. 3. It is the holder's if it is the lowest of all.

@@ -88,7 +88,6 @@ def serve_command(config: Path, at: Endpoint, cluster_id: str) -> list[str]:
 
 
 def _leads(running: Sequence[tuple[Endpoint, Child]]) -> bool:
-    """Whether all nodes know a leader. Errors: LocalQuorumError when one has ended."""
     for address, child in running:
         if child.status is not None:
             said = child.log().strip().splitlines()
@@ -112,7 +111,6 @@ def status_of(address: Endpoint) -> dict[str, Any]:
 
 
 def _wait(running: Sequence[tuple[Endpoint, Child]], report: Callable[[str], None]) -> None:
-    """Wait for the end of all. Errors: LocalQuorumError."""
     living = list(running)
     while living:
         for one in [one for one in living if one[1].status is not None]:

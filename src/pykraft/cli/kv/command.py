@@ -325,7 +325,6 @@ def lock(
 
 
 def _keep_until_ended(lease: ClientLease, process: subprocess.Popen[bytes]) -> None:
-    """Errors: LeaseLostError."""
     while True:
         with suppress(subprocess.TimeoutExpired):
             process.wait(max(0.01, lease.pause_s))

@@ -62,7 +62,6 @@ def batches_of(
 
 
 def _neighbors(headers: Headers, are_wanted: np.ndarray) -> Iterator[Headers]:
-    """The wanted batches, as many together as follow each other in the bytes."""
     edges = np.flatnonzero(np.diff(are_wanted, prepend=False, append=False))
     for begin, end in edges.reshape(-1, 2).tolist():
         yield headers.at(slice(begin, end))

@@ -182,7 +182,6 @@ class Block:
             rows[:, stretch.first_delta : stretch.end_delta] = values
 
     def _view(self, data: Buffer, stretch: Stretch, at: int, dtype: str) -> np.ndarray:
-        """What stands ``at`` bytes after the start of each record: a row for each batch."""
         return np.ndarray(
             (self.batches, stretch.end_delta - stretch.first_delta),
             dtype=dtype,
@@ -355,7 +354,6 @@ def gather_values(data: Buffer, found: Values, are_found: np.ndarray, others: Se
 
 
 def _of_one_size(data: Buffer, found: Values, size: int, count: int) -> pa.BinaryArray:
-    """The column if all values have one size and lie in blocks."""
     # From Arrow's pool: it keeps the pages of freed columns, which the C library gives back to the system each time.
     held = pa.allocate_buffer(count * size)
     values = np.frombuffer(held, dtype=f"V{size}")

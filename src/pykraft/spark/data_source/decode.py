@@ -115,7 +115,6 @@ def sound_batches(
 
 
 def _wrong_crc(data: Buffer, position: int, header: BatchHeader) -> str:
-    """What is wrong with a batch that has not the CRC of its bytes."""
     try:
         check_crc(data, position, header)
     except ProtocolError as error:
@@ -289,7 +288,6 @@ class _Rows:
             self._values = gather_values(self._data, found, np.repeat(found.are_found, self._counts), others)
 
     def _read_compacted(self) -> None:
-        """Correct the offsets of batches of which a cleaner removed records: only the records have theirs."""
         for index in np.flatnonzero(self._headers.are_compacted).tolist():
             self._read(index)
 

@@ -165,7 +165,6 @@ def log_records(replica: ReplicaLog, start: Offset, moment: Moment) -> Iterator[
 
 
 def _records(chunk: SplitChunk[ScannedHeaders], position: int, header: BatchHeader) -> Sequence[Record]:
-    """The records of a batch. Errors: CorruptionError."""
     try:
         return decode_records(chunk.data[position : position + header.size_bytes])
     except ProtocolError as error:

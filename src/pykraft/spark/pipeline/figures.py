@@ -244,7 +244,6 @@ def _seconds(moment: datetime, origin: datetime) -> float:
 
 
 def _draw_rate(axes: Axes, run: PipelineRun, *, column: str, name: str, unit: str, of: float = 1.0) -> None:
-    """Records, or so many bytes, a second."""
     steps = rates(run.report, column)
     draw_rates(axes, steps.edges, [value / of for value in steps.values], name=name, unit=unit)
     axes.yaxis.set_major_formatter(THOUSANDS if of == 1.0 else PLAIN)
@@ -268,7 +267,6 @@ def _draw_leadership(axes: Axes, run: PipelineRun) -> None:
 
 
 def _draw_sizes(axes: Axes, run: PipelineRun) -> None:
-    """Megabytes of each table."""
     names = list(run.tables)
     sizes = [run.tables[name].size_bytes / MEGABYTE for name in names]
     axes.barh(range(len(names)), sizes, height=0.6, color=color("tables"))

@@ -89,7 +89,6 @@ def _machine_homes() -> list[Path]:
 
 
 def _version(java: Path) -> int | None:
-    """Major version of a runtime; None if it does not run."""
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -91,7 +91,6 @@ def parse_sink_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOp
 
 
 def _known(options: Mapping[str, str]) -> dict[str, str]:
-    """The options under their names as written above. Errors: UsageError."""
     known = {name.lower(): name for name in KNOWN}
     refused = {name.lower(): reason for name, reason in REFUSED.items()}
     found = {}
@@ -119,7 +118,6 @@ def _stream_staging(given: Mapping[str, str]) -> Path:
 
 
 def _folder(name: str, text: str) -> Path:
-    """A folder of a file system of the machine, as a path or as a URI. Errors: UsageError."""
     parts = urlsplit(text)
     if parts.scheme not in ("", "file") or not parts.path:
         hint = f"; for another file system give {STAGING}, too" if name == CHECKPOINT else ""

@@ -69,7 +69,6 @@ def _is_null(chunk: ChunkStatistics) -> bool:
 
 
 def _bound(raw: Any, kind: pa.DataType) -> int | str | None:  # noqa: ANN401 - Parquet's physical value
-    """A bound in Delta's JSON; None for a type that has none here."""
     if pa.types.is_integer(kind):
         return int(raw)
     if pa.types.is_timestamp(kind) and kind.unit == "us":
