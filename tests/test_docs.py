@@ -13,8 +13,7 @@ import click
 import pytest
 
 from lab.cli.main import pykraft
-from pykraft.config.properties import node_config
-from pykraft.config.properties_format import parse_properties
+from pykraft.config.properties import node_config, parse_properties
 from pykraft.core.state import State
 from pykraft.core.transitions import EITHER, HIGHER, MOVES, SAME
 from tests.tidy.repository import ROOT

@@ -27,8 +27,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "pykraft.machine.testing": tuple(pykraft.machine.testing.__all__),
     "pykraft.recipes": tuple(pykraft.recipes.__all__),
     "pykraft.config": ("RaftConfig", "LogSettings", "NodeConfig"),
-    "pykraft.config.properties": ("node_config", "ParsedConfig"),
-    "pykraft.config.properties_format": ("parse_properties",),
+    "pykraft.config.properties": ("node_config", "ParsedConfig", "parse_properties"),
     "pykraft.errors": (),  # all of its exceptions
     "pykraft.spark.source": ("register", "PykraftDataSource"),
     "pykraft.spark.pipeline.run": ("start_pipeline", "PipelineOptions"),

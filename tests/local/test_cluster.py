@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.config.properties_format import parse_properties
+from pykraft.config.properties import parse_properties
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.child import Children
 from pykraft.local.cluster import QUICK, Cluster, JournalKeeper, Site

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.config.properties import node_config
-from pykraft.config.properties_format import parse_properties
+from pykraft.config.properties import node_config, parse_properties
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.background_quorum import bring_up
 from pykraft.local.quorum_folder import FILE_NAME, QuorumFolder, locked, make_folder

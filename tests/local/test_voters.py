@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.config.properties import node_config
-from pykraft.config.properties_format import parse_properties
+from pykraft.config.properties import node_config, parse_properties
 from pykraft.errors import LocalQuorumError
 from pykraft.local import voters
 from pykraft.local.cluster import SOURCES

@@ -24,7 +24,7 @@ from pykraft.cli.printable import WaitingLine
 from pykraft.client.arguments import parse_bootstrap
 from pykraft.client.remote.admin import Admin, NodeKind
 from pykraft.client.remote.leader_search import OnWaiting, Patience
-from pykraft.config.properties_format import Properties, with_origins
+from pykraft.config.properties import Properties, with_origins
 from pykraft.errors import ConfigError, UsageError
 from pykraft.types import Endpoint
 

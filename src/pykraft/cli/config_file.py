@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from pykraft.config import NodeConfig
-from pykraft.config.properties import node_config
-from pykraft.config.properties_format import Properties, parse_properties
+from pykraft.config.properties import Properties, node_config, parse_properties
 from pykraft.errors import UsageError
 from pykraft.types import Uuid, uuid_parse
 

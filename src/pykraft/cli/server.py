@@ -29,7 +29,7 @@ from pykraft.cli.config_file import (
 )
 from pykraft.cli.parsing.value import WHOLE, NewFile, NumberType, OneOf
 from pykraft.config import NodeConfig
-from pykraft.config.properties_format import with_origins
+from pykraft.config.properties import with_origins
 from pykraft.errors import UsageError
 
 if TYPE_CHECKING:  # imported when the node runs, so that --help is quick

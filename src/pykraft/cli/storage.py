@@ -25,8 +25,7 @@ from pykraft.cli.parsing.value import json_option
 from pykraft.client.remote.admin import epochs_of
 from pykraft.config import NEVER_LEADS_KEY, ONLY_VOTER, NodeConfig
 from pykraft.config.known_properties import NODE_ID
-from pykraft.config.properties import node_config
-from pykraft.config.properties_format import origin_of, with_origins
+from pykraft.config.properties import node_config, origin_of, with_origins
 from pykraft.errors import ConfigError, UnreachableError, UsageError
 from pykraft.log.directory import Formatted, format_directories, inspect_directories, is_reserved, meta_in
 from pykraft.log.fs import Fs

@@ -11,7 +11,7 @@ import pytest
 from lab.chaos import ground
 from lab.chaos.ground import ChaosOptions, laid_out
 from lab.chaos.plan import FaultKind
-from pykraft.config.properties_format import parse_properties
+from pykraft.config.properties import parse_properties
 from pykraft.errors import UsageError
 
 

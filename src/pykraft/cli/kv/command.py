@@ -31,7 +31,7 @@ from pykraft.cli.parsing.value import NumberType, OneOf, json_lines_option, json
 from pykraft.cli.printable import printable
 from pykraft.cli.server import LEVELS
 from pykraft.config import INT64_MAX, NodeConfig
-from pykraft.config.properties_format import with_origins
+from pykraft.config.properties import with_origins
 from pykraft.errors import LeaseLostError, PykraftError, UsageError
 from pykraft.text.words import counted
 from pykraft.types import PORT_MAX, Endpoint
