@@ -62,6 +62,7 @@ class Desk:
             kraft_versions=kraft_versions,
             kraft_version=lambda: self.kraft_version,
             clients=clients,
+            client_listeners=() if clients is None else (LISTENER.upper(),),
             refuses_controller_requests=refuses,
         )
         self.inbound.on_accepted(ONE, LISTENER)

@@ -104,9 +104,8 @@ def assemble(
     reads = FetchReads(ports, log, recent, scrubbing.suspect)
     context = RpcContext.of(config)
     snapshots = SnapshotStore(ports, inbox, snapshot_files, log, fetch_timeout_ms=config.raft.fetch_timeout_ms)
-    clients = None
-    if config.client_listeners:
-        clients = ClientRequests(config, status, ports, inbox, producers, reads=reads, view=view, log=log)
+    made = partial(ClientRequests, config, status, ports, inbox, producers, reads=reads, view=view, log=log)
+    clients = made() if config.client_listeners else None
     return Components(
         ports=ports,
         clients=clients,
@@ -129,6 +128,7 @@ def assemble(
             kraft_version=lambda: status().kraft_version,
             operator_listeners=config.operator_listeners,
             clients=clients,
+            client_listeners=config.client_listeners,
             refuses_controller_requests=config.may_vote and config.is_kafkas_log,
             forward_listeners=[name.upper() for name in config.controller_listener_names],
             serves_produce=config.serves_produce,

@@ -70,10 +70,6 @@ class Requester(Protocol):
 class Clients(Protocol):
     """Answers requests of Kafka's own clients; see `pykraft.host.clients.client_requests.ClientRequests`."""
 
-    @property
-    def listeners(self) -> Collection[str]:
-        """Names of the listeners that serve clients, in upper case."""
-
     def serves(self, api_key: int, body: Body) -> bool:
         """True for a request of a client, false for one of a replica."""
 
@@ -138,6 +134,7 @@ class Inbound:
         kraft_version: Callable[[], int],
         operator_listeners: Collection[str] | None = None,
         clients: Clients | None = None,
+        client_listeners: Collection[str] = (),
         refuses_controller_requests: bool = False,
         forward_listeners: Collection[str] | None = None,
         serves_produce: bool = True,
@@ -146,10 +143,10 @@ class Inbound:
 
         ``kraft_versions`` is None for a node that may never become a voter; ``kraft_version`` returns the level.
 
-        ``operator_listeners`` serve `OPERATOR_KEYS`; None: all do. The listeners of ``clients`` serve all that it
-        answers. ``refuses_controller_requests``: a voter among Kafka's controllers answers what is for the active one
-        with NOT_CONTROLLER. ``forward_listeners`` serve Forward; None: all do. Without ``serves_produce`` none serves
-        Produce.
+        ``operator_listeners`` serve `OPERATOR_KEYS`; None: all do. ``client_listeners``, in upper case, serve all that
+        ``clients`` answers. ``refuses_controller_requests``: a voter among Kafka's controllers answers what is for the
+        active one with NOT_CONTROLLER. ``forward_listeners`` serve Forward; None: all do. Without ``serves_produce``
+        none serves Produce.
         """
         self.violations = 0
         """Number of connections that were closed because of invalid requests."""
@@ -161,7 +158,7 @@ class Inbound:
         self.serve_forward: ServeForward | None = None
         """Serves Forward; None while no program has a state machine on this node."""
         self._clients = clients
-        self._client_listeners = () if clients is None else clients.listeners
+        self._client_listeners = client_listeners
         self._apis = ServedApis(
             kraft_versions=kraft_versions,
             kraft_version=kraft_version,

@@ -365,8 +365,6 @@ class ClientRequests:
         log: ReadableLog,
     ) -> None:
         """The recovered ``log`` shows what is known of producers."""
-        self.listeners = config.client_listeners
-        """Names of the listeners that serve clients, in upper case."""
         self._endpoints = VoterEndpoints(ports, config)
         self._topics = topics = ClientTopics(config=config, status=status, endpoints=self._endpoints.known)
         self._states = states = ProducerStates(producers_max=config.client_producers_max)
