@@ -361,6 +361,6 @@ _FIXED_NAMES: Final[dict[str, Callable[[Path, bytes], Iterator[Fact]]]] = {
     recovery_point.FILE_NAME: _slots,
     quarantine_file.FILE_NAME: _slots,
     proof_file.FILE_NAME: _slots,
-    meta.FILE_NAME: _partition_metadata,
+    meta.PARTITION_METADATA: _partition_metadata,
     meta.FILE_NAME: _meta_properties,
 }

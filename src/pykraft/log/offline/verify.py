@@ -128,7 +128,7 @@ BOOTSTRAP_NAME: Final = "bootstrap.checkpoint"
 _PARTITION_NAME: Final = re.compile(r"(?P<topic>[\w.-]+)-[0-9]+", re.ASCII)
 _RAFT_TOPICS: Final = frozenset({METADATA_TOPIC_NAME, TEST_TOPIC_NAME})
 _RAFT_FILES: Final = frozenset({quorum_state.FILE_NAME, quorum_state.CHECK_NAME, recovery_point.FILE_NAME})
-_PARTITION_FILES: Final = _RAFT_FILES | {epoch_checkpoint.FILE_NAME, meta.FILE_NAME}
+_PARTITION_FILES: Final = _RAFT_FILES | {epoch_checkpoint.FILE_NAME, meta.PARTITION_METADATA}
 _LOG_DIRECTORY_FILES: Final = frozenset(
     {
         meta.FILE_NAME,
@@ -343,8 +343,8 @@ def _check_other(path: Path, log: LogSummary, base_offsets: set[Offset], finding
     elif segment is not None:
         if segment[0] not in base_offsets:
             findings.add_note(path, f"is an index without its {LOG} file; the next start removes it")
-    elif path.name == meta.FILE_NAME:
-        check_by_dump(fs, path, findings, meta.REPAIR)
+    elif path.name == meta.PARTITION_METADATA:
+        check_by_dump(fs, path, findings, meta.PARTITION_REPAIR)
     elif _PRODUCER_SNAPSHOT.fullmatch(path.name):
         check_by_dump(fs, path, findings, "remove this file: Raft has no producers, and Kafka writes it again")
     elif path.name == quarantine_file.FILE_NAME:
