@@ -426,7 +426,7 @@ BUGS = {
     "keys_outlive_their_lease": RecipeBug(keys_outlive_their_lease, 1, "StoreIsAsTold"),
     "leases_are_not_in_snapshots": RecipeBug(leases_are_not_in_snapshots, 0, "StoreIsAsTold"),
     "snapshot_renews_leases": RecipeBug(snapshot_renews_leases, 0, "EqualReplicas"),
-    "snapshot_has_a_later_session": RecipeBug(snapshot_has_a_later_session, 9, "MachineGoesOn"),
+    "snapshot_has_a_later_session": RecipeBug(snapshot_has_a_later_session, 30, "MachineGoesOn"),
     "snapshot_has_later_keys": RecipeBug(snapshot_has_later_keys, 2, "EqualReplicas"),
     "transaction_applies_half": RecipeBug(transaction_applies_half, 0, "StoreIsAsTold"),
     "rejected_transaction_leaves_something": RecipeBug(rejected_transaction_leaves_something, 21, "StoreIsAsTold"),
