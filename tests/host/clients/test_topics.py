@@ -239,7 +239,7 @@ def test_a_refused_describe_quorum_ends_the_connection_of_a_client_only() -> Non
         assert desk.inbound.violations == 0
 
 
-pytestmark = pytest.mark.no_cover  # it would take twice as long, and other tests reach the same
+UNCOUNTED = pytest.mark.no_cover  # it would take twice as long, and other tests reach the same
 
 INPUTS = 10_000
 
@@ -249,10 +249,12 @@ def check(told: dict[str, int]) -> None:
     assert told["answered"] > 4_000, "most requests are well-formed"
 
 
+@UNCOUNTED
 def test_a_node_serves_on_after_ten_thousand_drawn_requests() -> None:
     check(fuzz(INPUTS, seed=0, measures=False))
 
 
+@UNCOUNTED
 def test_none_of_them_takes_much_memory() -> None:
     words = (sys.executable, "-m", "tests.host.clients.fuzz", "--inputs", str(INPUTS), "--seed", "0")
     ended = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
