@@ -126,8 +126,8 @@ class Submission(Generic[C, R]):
         group = self._group
         if group is None or group.session is not session or group.size_bytes + size_bytes > self.group_size_bytes_max:
             group = self._group = _CommandGroup(session.records, session)
-            self._groups[group] = None
             self._begin(group)
+        self._groups[group] = None  # those who waited before may be gone while it waits for its turn
         group.attempts.append(attempt)
         group.waiting += 1
         group.size_bytes += size_bytes

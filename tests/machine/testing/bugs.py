@@ -335,7 +335,7 @@ BUGS = {
     "all_clients_have_one_nonce": MachineBug(all_clients_have_one_nonce, 0, "AnswersAreTrue"),
     "doubt_is_told_as_not_applied": MachineBug(doubt_is_told_as_not_applied, 0, "ErrorsAreTrue"),
     "lost_leadership_is_told_as_not_appended": MachineBug(lost_leadership_is_told_as_not_appended, 14, "ErrorsAreTrue"),
-    "lost_forward_is_told_as_not_sent": MachineBug(lost_forward_is_told_as_not_sent, 6, "ErrorsAreTrue"),
+    "lost_forward_is_told_as_not_sent": MachineBug(lost_forward_is_told_as_not_sent, 14, "ErrorsAreTrue"),
     "forwarded_command_is_appended_twice": MachineBug(forwarded_command_is_appended_twice, 0, "AppliedOnce"),
     "number_of_a_given_up_command_is_used_again": MachineBug(
         number_of_a_given_up_command_is_used_again, 0, "AnswersAreTrue"

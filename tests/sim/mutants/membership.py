@@ -190,6 +190,8 @@ def silent_voters_go_with_the_removed_one(patch: Patch) -> None:
     write = voter_changes.write_voters
 
     def write_voters(replica: Replica, leader: Leader, voters: VoterSet, now: Instant) -> Offset:
+        if len(voters) >= len(replica.voters):
+            return write(replica, leader, voters, now)
         heard = {key for key, each in leader.progress.voters.items() if each.end_offset is not None}
         heard.add(leader.leader_id)
         kept = VoterSet(tuple(each for each in voters.voters if each.key.id in heard))
