@@ -346,7 +346,7 @@ BUGS = {
     "read_does_not_wait_for_apply": MachineBug(read_does_not_wait_for_apply, 0, "ReadsAreCurrent"),
     "read_joins_a_round_that_has_begun": MachineBug(read_joins_a_round_that_has_begun, 26, "ReadsAreCurrent"),
     "read_uses_an_old_confirmation": MachineBug(read_uses_an_old_confirmation, 0, "ReadsAreCurrent"),
-    "leader_reads_without_a_majority": MachineBug(leader_reads_without_a_majority, 26, "ReadsAreCurrent"),
+    "leader_reads_without_a_majority": MachineBug(leader_reads_without_a_majority, 156, "ReadsAreCurrent"),
     "commit_is_heard_of_any_leader": MachineBug(commit_is_heard_of_any_leader, 50, "EqualReplicas"),
     "commit_is_heard_with_a_record_too_many": MachineBug(commit_is_heard_with_a_record_too_many, 2, "NobodyIsBlamed"),
     "result_depends_on_chance": MachineBug(nothing, 0, "EqualReplicas", DiceCounters),
