@@ -20,7 +20,7 @@ from lab.bench.race import (
 )
 from pykraft.local.child import Children
 from tests.lab.bench.fakes import FakeContender
-from tests.lab.demo.fakes import Lines
+from tests.lab.lines import Lines
 
 Measure = Callable[[Contender, Path, Task, RunLimits], Run]
 

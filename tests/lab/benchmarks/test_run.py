@@ -11,7 +11,7 @@ from lab.benchmarks.suite.measures import Figures, Setting
 from lab.benchmarks.suite.results import Results
 from lab.benchmarks.suite.run import EVERY_CASE, SuiteOptions, run_suite
 from pykraft.errors import LocalQuorumError, UsageError
-from tests.lab.demo.fakes import Lines
+from tests.lab.lines import Lines
 
 
 class Counter:

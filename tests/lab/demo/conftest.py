@@ -12,7 +12,7 @@ from pykraft.local.child import Children
 from tests.spark.conftest import node
 
 if TYPE_CHECKING:  # it needs pyspark, and this file is read without it, too
-    from tests.lab.demo.fakes import Lines
+    from tests.lab.lines import Lines
 
 
 __all__ = ["children", "lines", "node"]
@@ -21,7 +21,7 @@ __all__ = ["children", "lines", "node"]
 @pytest.fixture
 def lines() -> Lines:
     """What was lines."""
-    from tests.lab.demo.fakes import Lines
+    from tests.lab.lines import Lines
 
     return Lines()
 

@@ -1,4 +1,4 @@
-"""Fakes of Spark and of the terminal for tests of the demo's stages."""
+"""Fakes of Spark for tests of the demo's stages."""
 
 from __future__ import annotations
 
@@ -39,14 +39,3 @@ class FakeTables:
 
     def close(self) -> None:
         self.is_closed = True
-
-
-class Lines:
-    """What was told."""
-
-    def __init__(self) -> None:
-        self.stages: list[str] = []
-        self.passing: list[str] = []
-
-    def __call__(self, text: str, *, is_passing: bool = False) -> None:
-        (self.passing if is_passing else self.stages).append(text)

@@ -21,7 +21,8 @@ from pykraft.local.child import Children
 from pykraft.local.journal import Acknowledged
 from pykraft.local.voters import HOST, free_ports
 from tests.lab.demo.audits import clean_audit
-from tests.lab.demo.fakes import ALONE, FakeTables, Lines
+from tests.lab.demo.fakes import ALONE, FakeTables
+from tests.lab.lines import Lines
 
 pytestmark = pytest.mark.spark
 
