@@ -27,7 +27,6 @@ if TYPE_CHECKING:  # imported when a browser starts
     from playwright.sync_api import BrowserContext, ConsoleMessage, Error, Page, Request
 
 DESKTOP_WIDTH = 1280
-PHONE_WIDTH = 390
 HEIGHT = 844
 NAME = "chromium"
 MISSING = "there is no Chromium, and pages are looked at in it. On Debian: apt-get install chromium"

@@ -11,15 +11,15 @@ import asyncio
 import inspect
 import os
 import signal
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from coverage import Coverage
 from hypothesis import settings
 
 from tests.covered import FLOORS
+from tests.loops import judged
 
 TESTS = Path(__file__).parent
 FOLLOWED = {*FLOORS, "scenarios"}
@@ -33,7 +33,6 @@ settings.register_profile("thorough", deadline=None, print_blob=True, max_exampl
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if "CI" in os.environ else "dev"))
 
 
-COROUTINE_S_MAX = 60
 SIGNALS_OF_TESTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 
@@ -80,16 +79,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     given = pyfuncitem.funcargs
     test = pyfuncitem.obj(**{name: given[name] for name in inspect.signature(pyfuncitem.obj).parameters})
     runner = given.get("runner")
-    (runner.run if isinstance(runner, asyncio.Runner) else asyncio.run)(_judged(test))
+    (runner.run if isinstance(runner, asyncio.Runner) else asyncio.run)(judged(test))
     return True
-
-
-async def _judged(test: Coroutine[Any, Any, None]) -> None:
-    complaints: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
-    async with asyncio.timeout(COROUTINE_S_MAX):
-        await test
-    assert complaints == [], "the loop complains of what nobody awaited or caught"
 
 
 @pytest.hookimpl(trylast=True)

@@ -14,6 +14,7 @@ import pytest
 from pykraft.client import LeaderAndEpoch, Node, Reader, configure, text_serde, voter_set
 from pykraft.config import NodeConfig, RaftConfig
 from pykraft.types import ControlRecord, VoterSet
+from tests.loops import judged
 
 TIMEOUT_S = 20.0
 QUICK = RaftConfig(
@@ -126,12 +127,5 @@ class Gated(Recorder):
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run a test on a loop of its own, within its time; the loop complains of nothing."""
-
-    async def body() -> None:
-        complaints: list[dict[str, Any]] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
-        await asyncio.wait_for(main(), 2 * TIMEOUT_S)
-        assert complaints == []
-
-    asyncio.run(body())
+    """Run this on a loop of its own, judged as a test that is a coroutine."""
+    asyncio.run(judged(main()))

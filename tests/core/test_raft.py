@@ -212,7 +212,6 @@ EVENTS: Mapping[str, list[Event]] = {
         events.ShutdownRequested(timeout_ms=9),
     ],
 }
-TWO_LEADERS = "epoch 5 has leader 2, it names 3 as well"
 
 
 def test_the_list_of_events_is_complete() -> None:

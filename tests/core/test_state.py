@@ -90,9 +90,6 @@ def test_a_leader_without_endpoints_is_kept_in_mind() -> None:
     assert (made.role, made.leader_id) == ("prospective", 9)
 
 
-FIVE = (1, 2, 3, 4, 5)
-
-
 @pytest.mark.conformance(89)
 def test_it_never_asks_itself_so_nobody_can_refuse_in_its_name() -> None:
     made = replica(prospective())

@@ -260,8 +260,6 @@ def test_a_log_that_parts_below_what_is_committed_is_not_cut_and_the_leader_is_g
     parting.agree(10)  # Another one was elected meanwhile.
 
 
-UNCOUNTED = pytest.mark.no_cover  # it would take twice as long, and other tests reach the same
-
 Damage = Callable[[bytes], bytes]
 
 VALUE = b"a value that is long enough to be told from anything else in a frame"
@@ -365,7 +363,7 @@ CATALOGUE: dict[str, Damage] = {
 }
 
 
-@UNCOUNTED
+@pytest.mark.no_cover
 @pytest.mark.conformance(144, "H71")
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_what_is_no_batch_is_not_appended_and_fetched_again(name: str) -> None:
@@ -384,7 +382,7 @@ def test_what_is_no_batch_is_not_appended_and_fetched_again(name: str) -> None:
     assert world.leader.running.status.epoch == epoch
 
 
-@UNCOUNTED
+@pytest.mark.no_cover
 @pytest.mark.conformance(144, "H70")
 @pytest.mark.parametrize("seed", range(20))
 def test_random_bytes_are_not_appended(seed: int) -> None:
@@ -398,7 +396,7 @@ def test_random_bytes_are_not_appended(seed: int) -> None:
     assert world.follower.log_bytes() == world.leader.log_bytes()
 
 
-@UNCOUNTED
+@pytest.mark.no_cover
 @pytest.mark.conformance(144)
 @pytest.mark.parametrize("name", ["a higher epoch than the leader's", "a flipped bit of the last value", "magic 1"])
 def test_batches_before_the_damage_are_kept(name: str) -> None:
@@ -416,7 +414,7 @@ def test_batches_before_the_damage_are_kept(name: str) -> None:
     assert any("not appended" in text for text in world.follower.reports)
 
 
-@UNCOUNTED
+@pytest.mark.no_cover
 @pytest.mark.conformance(144)
 def test_a_batch_below_the_log_end_closes_the_connection() -> None:
     world = Tampering()

@@ -37,7 +37,6 @@ from tests.host.fakes import at, config
 pytestmark = pytest.mark.conformance(54)
 
 OF_LEADERS = {"number-of-observers", "uncommitted-voter-change"}
-NEWCOMER = Voter(key=key(4), listeners=NO_LISTENERS)
 NAMES = {metric.name for metric in HOST_METRICS}
 
 

@@ -91,9 +91,6 @@ def test_zeros_are_no_batch() -> None:
         list(scan_file(PATH, file_of(bytes(500)), 0, 500))
 
 
-UNCOUNTED = pytest.mark.no_cover  # it would take twice as long, and other tests reach the same
-
-
 CHUNK_SIZE_BYTES = 500
 ALWAYS, NEVER = 1, 10**9
 """Values of `BATCHES_MIN`."""
@@ -133,7 +130,7 @@ def found_by(scan: Any, content: bytes) -> tuple[object, ...]:
     return batches, problem, file.reads
 
 
-@UNCOUNTED
+@pytest.mark.no_cover
 def test_flipped_bits_and_cuts_are_found_as_without_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small chunks, groups and runs, so that each border is somewhere in the log."""
     monkeypatch.setattr(scan_module, "CHUNK_SIZE_BYTES", CHUNK_SIZE_BYTES)
@@ -167,7 +164,7 @@ def recovered(node: Path) -> object:
     return found.report, found.epochs.entries, segments
 
 
-@UNCOUNTED
+@pytest.mark.no_cover
 @pytest.mark.parametrize("case", [*TABLE, *KAFKAS], ids=lambda case: case.name)
 def test_a_damaged_directory_is_judged_as_without_runs(
     case: Row, node: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -8,7 +8,7 @@ Source: Kafka's ``KafkaRaftManager`` builds the same from a configuration.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
@@ -65,8 +65,8 @@ class Components:
     inbound: Inbound
     peers: Peers
     producers: Producers
-    pending_requests: PendingRequests
-    pending_reads: PendingReads
+    pending_requests: PendingRequests = field(default_factory=PendingRequests)
+    pending_reads: PendingReads = field(default_factory=PendingReads)
     delivery: Delivery
     scrubbing: Scrubbing
     snapshots: SnapshotStore
@@ -104,8 +104,9 @@ def assemble(
     reads = FetchReads(ports, log, recent, scrubbing.suspect)
     context = RpcContext.of(config)
     snapshots = SnapshotStore(ports, inbox, snapshot_files, log, fetch_timeout_ms=config.raft.fetch_timeout_ms)
-    made = partial(ClientRequests, config, status, ports, inbox, producers, reads=reads, view=view, log=log)
-    clients = made() if config.client_listeners else None
+    clients = None
+    if config.client_listeners:
+        clients = ClientRequests(config, status, ports, inbox, producers, reads=reads, view=view, log=log)
     return Components(
         ports=ports,
         clients=clients,
@@ -144,8 +145,6 @@ def assemble(
             on_pykraft=(lambda _: None) if clients is None else clients.profile.found_pykraft,
         ),
         producers=producers,
-        pending_requests=PendingRequests(),
-        pending_reads=PendingReads(),
         delivery=Delivery(ports, log, recent, view.start_offset, scrubbing.suspect, snapshots.opening),
         scrubbing=scrubbing,
         snapshots=snapshots,

@@ -239,8 +239,6 @@ def test_a_refused_describe_quorum_ends_the_connection_of_a_client_only() -> Non
         assert desk.inbound.violations == 0
 
 
-UNCOUNTED = pytest.mark.no_cover  # it would take twice as long, and other tests reach the same
-
 INPUTS = 10_000
 
 
@@ -249,12 +247,12 @@ def check(told: dict[str, int]) -> None:
     assert told["answered"] > 4_000, "most requests are well-formed"
 
 
-@UNCOUNTED
+@pytest.mark.no_cover
 def test_a_node_serves_on_after_ten_thousand_drawn_requests() -> None:
     check(fuzz(INPUTS, seed=0, measures=False))
 
 
-@UNCOUNTED
+@pytest.mark.no_cover
 def test_none_of_them_takes_much_memory() -> None:
     words = (sys.executable, "-m", "tests.host.clients.fuzz", "--inputs", str(INPUTS), "--seed", "0")
     ended = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -85,8 +85,6 @@ def test_a_file_without_end_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None
         read_epochs(fs, PATH)
 
 
-UNCOUNTED = pytest.mark.no_cover  # it would take twice as long, and other tests reach the same
-
 EPOCHS = 62_000
 BASE = 10**10
 """Where the log begins: offsets have 11 digits in a quorum that is that old."""
@@ -116,7 +114,7 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@UNCOUNTED
+@pytest.mark.no_cover
 def test_a_log_of_so_many_epochs_opens_and_grows(directory: Path) -> None:
     log, recovery = open_log(OsFs(), ONE, directory)
     assert (log.end_offset, len(log.epochs), recovery.corrupt) == (BASE + EPOCHS, EPOCHS, ())
@@ -129,12 +127,12 @@ def test_a_log_of_so_many_epochs_opens_and_grows(directory: Path) -> None:
     log.close()
 
 
-@UNCOUNTED
+@pytest.mark.no_cover
 def test_tools_read_so_many_epochs(directory: Path) -> None:
     assert sum(1 for _ in dump_file(OsFs(), directory / FILE_NAME, with_records=False)) == EPOCHS
 
 
-@UNCOUNTED
+@pytest.mark.no_cover
 def test_a_list_of_epochs_that_is_not_read_for_its_size_is_derived_from_the_log(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

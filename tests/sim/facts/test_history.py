@@ -120,7 +120,6 @@ def test_what_is_no_record_is_refused(record: bytes) -> None:
 
 
 WHOLE = snapshot_of([entry(0), entry(1)], epoch=3)
-CONTROL_SIZE_BYTES = WHOLE.index(b"E") - 5
 
 
 def test_what_the_writer_made_is_read() -> None:

@@ -208,9 +208,6 @@ class WatchedMachine(StateMachine[Numbered[C], R]):
         self.position = self._reference.met(self._node_id, self.position, call)
 
 
-MakeMachine = Callable[[], StateMachine[C, R]]
-
-
 class CallVerdict(Enum):
     """What a caller was told."""
 
