@@ -8,8 +8,6 @@ Invariant: each line below the prompt is one that the command printed, at the ti
 with a clock are measured.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

@@ -11,8 +11,6 @@ it was. Nothing leaves the machine.
 Exit status: 0 done; 1 a tool failed; 2 refused.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

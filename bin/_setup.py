@@ -9,8 +9,6 @@ Usage: python3 bin/_setup.py SET...   where requirements/SET.txt is a lock file
 Exit status: 0 done; 1 pip failed; 2 this machine lacks something; 130 interrupted.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

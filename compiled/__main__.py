@@ -3,8 +3,6 @@
 Exit status: 0, or 2 when this machine cannot compile; the message says what is missing.
 """
 
-from __future__ import annotations
-
 import sys
 
 from compiled.build import CannotCompileError, build

@@ -6,8 +6,6 @@ folder with that name is complete, since it is renamed last; an interrupted buil
 Source: ours (ADR 116).
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

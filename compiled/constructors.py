@@ -14,8 +14,6 @@ Invariant: every other line stays where it was, so tracebacks of compiled code n
 Source: ours (ADR 116); CPython's ``dataclasses``; mypyc's ``DataClassBuilder``.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ It runs in a process of its own, because setuptools and mypyc work in the curren
 Source: mypyc's documentation, ``mypycify``.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor

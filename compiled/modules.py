@@ -15,8 +15,6 @@ Of the simulator, what every event of a world passes: its machines and networks,
 Source: ours (ADR 116).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Final
 

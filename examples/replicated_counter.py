@@ -13,8 +13,6 @@ at the end, starts from that state. The exit status is 0 when every counter reac
 Source: Kafka's ``ReplicatedCounter``.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import sys

@@ -8,8 +8,6 @@ pyarrow, crc32c and cramjam, the driver's also deltalake; all of them must share
 continues where this one ended.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

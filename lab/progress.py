@@ -1,7 +1,5 @@
 """The interface for the progress of a long command: lines that stay on the screen, and passing ones."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 

@@ -5,8 +5,6 @@ every time, so that a failure is due to the change under test; `thorough` runs f
 one.
 """
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import os

@@ -7,8 +7,6 @@ Lines and branches count separately, and each must reach the floor: whoever adds
 reached; 2 when the file is missing, is no such report, or says nothing of a package that has a floor.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """A pipe that takes nothing more, as a reader leaves it that has stopped reading."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

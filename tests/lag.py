@@ -1,7 +1,5 @@
 """What a node logs about a busy machine, which other tests must tolerate."""
 
-from __future__ import annotations
-
 HELD_UP = "the event loop was blocked for "
 
 

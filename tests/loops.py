@@ -1,7 +1,5 @@
 """How a test that is a coroutine is judged: it ends within a minute, and its loop complains of nothing."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine
 from typing import Any

@@ -5,8 +5,6 @@ a thousand tests at the moment when another worker takes them over, which costs 
 may end what an earlier test left, with a warning and all that it quotes.
 """
 
-from __future__ import annotations
-
 import gc
 import tracemalloc
 from collections.abc import Callable

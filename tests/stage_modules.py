@@ -6,8 +6,6 @@ no such test. Invariant: every run that imports all modules, such as the stage u
 hold for a test.
 """
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Problems of a page are noticed: errors, warnings, and requests to other places."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What `pykraft.client` offers is there under its name, and nothing that somebody does not ask for is imported."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Defaults and bounds are Kafka's; no two static voters have one address, and the list agrees with the node."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

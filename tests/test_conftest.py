@@ -1,7 +1,5 @@
 """A suite that was started with ignored signals runs like any other; long tests start first; few tests are followed."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Coverage is counted by package, and the report names what is below its floor."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The pages match the code: the table of states, and the commands and files of the README."""
 
-from __future__ import annotations
-
 import ast
 import re
 import shlex

@@ -3,8 +3,6 @@
 pip and venv are fakes here; that the locks themselves can be installed, each run of `bin/test` on a new machine shows.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 import subprocess

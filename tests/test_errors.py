@@ -1,7 +1,5 @@
 """The error tree is as its module draws it, the codes are Kafka's, and each message says what to do."""
 
-from __future__ import annotations
-
 import kio.schema.errors
 import pytest
 

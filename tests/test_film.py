@@ -1,7 +1,5 @@
 """`bin/film`: a fail-over as a picture that moves, of a real quorum, without script, font or address."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import sys

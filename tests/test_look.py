@@ -1,7 +1,5 @@
 """Each fault of a page's look is noticed, and a page without one has none."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

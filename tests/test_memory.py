@@ -1,7 +1,5 @@
 """What is held against a call is its own memory: all of it, and nobody else's."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

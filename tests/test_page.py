@@ -1,7 +1,5 @@
 """Templates are filled once, in one frame, and the shared style comes first."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 Source: ours.
 """
 
-from __future__ import annotations
-
 import mmap
 from array import array
 from collections import ChainMap, UserString, deque

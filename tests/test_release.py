@@ -3,8 +3,6 @@
 The list of dependencies is made by a tool that only releases install; here it is a fake.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 import subprocess

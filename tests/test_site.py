@@ -1,7 +1,5 @@
 """The site of the documentation, built and seen in a browser: it fits every window and asks no other host."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

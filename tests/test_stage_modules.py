@@ -1,7 +1,5 @@
 """A stage's run imports its modules only, and a test that it would miss is an error."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The shared types: matching, order, and the text of UUIDs."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

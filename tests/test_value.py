@@ -1,7 +1,5 @@
 """Values that are frozen for the type checker only."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields, replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The yardstick says what differs; what it has recorded is what there is."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

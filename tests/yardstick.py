@@ -8,8 +8,6 @@ A world is one line: all frames that arrived, and the events of the trace withou
 reworded. A world moves when a fault, a draw, or what a node does has changed.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

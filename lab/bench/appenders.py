@@ -11,8 +11,6 @@ synced.
 Source: POSIX fdatasync.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping

@@ -10,8 +10,6 @@ are identical, and no acknowledged record is missing.
 Source: KIP-630 §FetchSnapshot.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Mapping

@@ -8,8 +8,6 @@ Both warm-up and window are bounded by time and by bytes written: otherwise a fa
 Source: Linux man-pages ``proc(5)``.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import sys

@@ -1,7 +1,5 @@
 """The options of a benchmark, checked before anything starts. Source of the record sizes: `pykraft.server.workload`."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass

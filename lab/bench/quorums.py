@@ -13,8 +13,6 @@ Source: KIP-595 §Fetch (diverging epoch, current leader); Kafka's ``KafkaRaftCl
 ``TestRaftServer`` (``RaftWorkloadGenerator``, ``WriteStats``); `pykraft.server.workload`.
 """
 
-from __future__ import annotations
-
 import re
 import socket
 import struct

@@ -7,8 +7,6 @@ until one is), then the gap is halved twice. Later it tries a slightly higher ra
 after each failure, so that it also profits from a calmer machine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

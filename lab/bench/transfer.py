@@ -8,8 +8,6 @@ missing.
 Source: Raft dissertation §3.10.
 """
 
-from __future__ import annotations
-
 import asyncio
 import statistics
 import time

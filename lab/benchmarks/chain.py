@@ -10,8 +10,6 @@ checks, no threads and no event loop, and each message is one call of the system
 ``pykraft bench``'s appenders tell how many bytes a disk takes; this tells how long one record must wait.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import select

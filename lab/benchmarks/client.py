@@ -16,8 +16,6 @@ writes these figures to a file. The nodes share the disk, and in one process the
 disks varies by a factor of two within minutes: compare only results of one call. Linger times take turns.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

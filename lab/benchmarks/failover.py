@@ -8,8 +8,6 @@ another voter has acknowledged records. The time is that from the signal to the 
 Prints one JSON object with the median, the worst and all times in ms. Every log is checked at the end.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

@@ -15,8 +15,6 @@ it fits a line. The exit status is 1 if the line of any memory, log or snapshots
 Source: the fit is that of Theil and Sen, the median of the slopes of all pairs, so that single samples do not matter.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import gc

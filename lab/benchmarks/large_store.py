@@ -10,8 +10,6 @@ a slow disk delays commands, but not the loop, and other programs make it late, 
 with 1 if a command of any phase took longer.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import shutil

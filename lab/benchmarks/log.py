@@ -7,8 +7,6 @@ should be on the disk in question (not tmpfs); everything is removed again. The 
 factor of two within minutes: compare only results of one call.
 """
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import statistics

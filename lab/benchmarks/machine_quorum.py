@@ -3,8 +3,6 @@
 A process obeys by words through a pipe. Invariant: every process ends with the benchmark.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import multiprocessing

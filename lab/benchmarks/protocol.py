@@ -5,8 +5,6 @@ also from and to the core's messages. Rounds of all cases are interleaved, so a 
 each line gives minimum, median and maximum over the rounds. The bodies are those of a follower in a quorum.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

@@ -4,8 +4,6 @@ Rounds of all cases are interleaved, so a noisy minute affects all cases alike; 
 maximum over the rounds, in thousand records per second, CRC included. Nothing is written to disk.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import json

@@ -6,8 +6,6 @@ runs a few worlds of each scenario in one process (quiet and all, if none is nam
 virtual seconds per second of processor time, best and median, and the number of frames that arrived.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from statistics import median

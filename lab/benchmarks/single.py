@@ -11,8 +11,6 @@ In three processes a record takes twice as much and more: each process finds its
 wake each other. Use a directory in memory to leave the disk out.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import cProfile

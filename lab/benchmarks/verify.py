@@ -7,8 +7,6 @@ records of 256 bytes unless told otherwise; `186 1` makes batches of 256 bytes, 
 time by the clock and the processor time, which a busy machine changes less.
 """
 
-from __future__ import annotations
-
 import resource
 import struct
 import sys

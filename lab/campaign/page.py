@@ -6,8 +6,6 @@ what comes from a file is escaped, and there is no external address and no code;
 of seeds.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -16,8 +16,6 @@ our process ends. The content disappears with them, so the caller copies what mu
 Source: unshare(2), mount(2), user_namespaces(7), tmpfs(5).
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import subprocess

@@ -12,8 +12,6 @@ Source of the kinds: Jepsen's nemeses; the sections on durability and liveness o
 §Fetch (a reader is an observer without an id).
 """
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 import socket

@@ -4,8 +4,6 @@ Invariant: however the block ends, the nodes end with it; if it failed, the cont
 folder.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager

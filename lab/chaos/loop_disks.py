@@ -17,8 +17,6 @@ nor its journal. The next mount replays what the journal had. What the device ha
 Source: unshare(2), mount(8), mkfs.ext4(8), ext4's ``ext4_force_shutdown``; xfstests uses the same ioctl.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

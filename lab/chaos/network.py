@@ -13,8 +13,6 @@ Kernel buffers are part of the wire: a sender may write a few hundred KiB before
 Source: Kafka protocol guide §Protocol (request header); KafkaRaftManager (the client id).
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 import socket

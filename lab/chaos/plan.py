@@ -7,8 +7,6 @@ quorum decides who leads by then. So a repeated run has the same faults at other
 An episode is one fault, or two that overlap; between episodes the quorum heals and must work.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum

@@ -16,8 +16,6 @@ Invariant: the run ends if a node dies without a fault, or if the quorum does no
 `lab.chaos.faults` injects the faults.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Iterable, Mapping, Sequence

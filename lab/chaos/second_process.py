@@ -6,8 +6,6 @@ the second process harms nothing and is told of, or the run fails; it ends with 
 Source: ADR 130 (the id), ADR 135 (the directory).
 """
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable
 from typing import Final

@@ -10,8 +10,6 @@ fault only, and those are removed at its end, while the nodes are down.
 Source: ADR 134; fallocate(2).
 """
 
-from __future__ import annotations
-
 import ctypes
 import operator
 import os

@@ -3,8 +3,6 @@
 Invariant: the package knows nothing of these.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from pykraft.cli import main as package

@@ -7,8 +7,6 @@
 `lab.campaign` has the formats of files and pages.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import time

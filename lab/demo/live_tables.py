@@ -9,8 +9,6 @@ Invariant: a micro-batch is reported after Spark finished it, so its rows are in
 Source: Spark's ``StreamingQueryListener``.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -9,8 +9,6 @@ becomes one line. `pykraft.local.journal` does the same check without Spark, on 
 Source: the definitions of exactly-once checks in Jepsen's set and log tests.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path

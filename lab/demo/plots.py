@@ -5,8 +5,6 @@ has a unit; times are in seconds since the load began (around a fail-over: in ms
 text tells everything that color tells.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections import defaultdict

@@ -6,8 +6,6 @@ if its number is right. All content from a run is escaped, and the page has no e
 Source: Content Security Policy Level 3 (W3C).
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Callable, Iterator, Sequence

@@ -5,8 +5,6 @@ differing log becomes a problem in the result, and the other logs are still comp
 machine on which everything ran, so they share one axis; `Story.seconds_since_begin` makes them relative.
 """
 
-from __future__ import annotations
-
 import shutil
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence

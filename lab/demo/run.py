@@ -16,8 +16,6 @@ Source: the demo checks KIP-595's claims, that no acknowledged record is lost, w
 replicas hold the same log; and the pipeline's, that it writes each committed record exactly once.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from pathlib import Path

@@ -11,8 +11,6 @@ By hand: ``python -m lab.kafka.jars`` fetches the jars and prints the folder; wi
 rewrites ``jars.sha256`` from the pom, after a change of versions.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import shutil

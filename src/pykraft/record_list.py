@@ -7,8 +7,6 @@ record is accepted, generators too.
 Source: ours.
 """
 
-from __future__ import annotations
-
 from collections import UserString
 from collections.abc import Mapping
 from typing import Final

@@ -5,8 +5,6 @@ Spark imports every module ``pyspark_*`` that it can find when a session first u
 Source: PySpark's ``lookup_data_sources`` (SPARK-45917).
 """
 
-from __future__ import annotations
-
 from pykraft.spark.source import PykraftDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

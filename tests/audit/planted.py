@@ -4,8 +4,6 @@
 line that holds it.
 """
 
-from __future__ import annotations
-
 import shutil
 import struct
 from collections.abc import Callable, Iterator

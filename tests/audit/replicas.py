@@ -1,7 +1,5 @@
 """Three replicas of ours, the recordings of Kafka's, audits of them in this process, judged logs and a report."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 from pathlib import Path

@@ -11,8 +11,6 @@ A judged log knows whether it reached further once; acknowledged records that it
 Source: ours; KIP-595; Raft §5.3; KIP-630; Kafka's ``LeaderEpochFileCache``; Kafka's ``ProducerStateManager``.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """Rows are bounded, with totals of all damage; the page names the damage and runs nothing that a file name contains."""
 
-from __future__ import annotations
-
 from pykraft.audit.findings import DAMAGE_MAX, SHOWN_MAX, audit_page, lines
 from tests.audit.replicas import some_report
 

@@ -3,8 +3,6 @@
 Source: ours; Kafka's ``OffsetIndex.lookup``.
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Source: ours.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

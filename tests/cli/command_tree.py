@@ -1,7 +1,5 @@
 """Every command of the command line, for tests that hold for all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import click

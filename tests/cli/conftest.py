@@ -1,7 +1,5 @@
 """What all tests of commands share: the log of the process is as it was before."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 

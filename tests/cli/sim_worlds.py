@@ -1,7 +1,5 @@
 """Worlds that end at once, for tests of the commands: seed 13 fails, the others pass."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``pykraft audit``: rows, words, page and exit status. The executors are this process: tests/spark has Spark's."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Which nodes to ask and for how long, from the command line and Kafka's file of client properties."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """``pykraft completion``: a script for each shell, and what commands offer."""
 
-from __future__ import annotations
-
 import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner

@@ -1,7 +1,5 @@
 """A properties file is found, read, and named in every message about it; ids are taken as given, or rejected."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

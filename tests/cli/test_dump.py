@@ -1,7 +1,5 @@
 """``pykraft dump``: the same lines as Kafka's tool for every recording, JSON, and errors for bad files."""
 
-from __future__ import annotations
-
 import json
 import os
 import struct

@@ -1,7 +1,5 @@
 """Errors as an operator sees them: one line and an exit code; a bug shows its traceback."""
 
-from __future__ import annotations
-
 import errno
 import re
 from collections.abc import Callable

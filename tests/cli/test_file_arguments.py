@@ -4,8 +4,6 @@ What a command reads must exist, and a file that it writes needs an existing fol
 is named, and nothing was done. What a command fills with files of its own it makes itself.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

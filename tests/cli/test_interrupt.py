@@ -1,7 +1,5 @@
 """A signal ends a command once, with one line; whatever breaks while it unwinds is not told."""
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

@@ -1,7 +1,5 @@
 """``pykraft local``: what it prints, asks and answers; the processes are in tests/local/test_background_quorum.py."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

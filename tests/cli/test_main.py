@@ -1,7 +1,5 @@
 """The command group lists its commands without importing them."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Values of the metadata log: text without secrets and control characters, whole JSON, or bytes with a note."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

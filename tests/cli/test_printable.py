@@ -1,7 +1,5 @@
 """No text from outside can move the cursor, every number of a table is whole, and a wait shows on a terminal only."""
 
-from __future__ import annotations
-
 import io
 import sys
 

@@ -1,7 +1,5 @@
 """``pykraft server``: the configuration that results from options and properties file, without running a node."""
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path

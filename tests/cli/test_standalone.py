@@ -1,7 +1,5 @@
 """The server under the names of Kafka's scripts: a wrong command line prints the usage, every failure exits with 1."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """``pykraft storage``: Kafka's verbs and lines, for static and dynamic quorums."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`pykraft tail`: lines and JSON, where it starts and ends, and one line for each kind of wrong input."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

@@ -1,7 +1,5 @@
 """``pykraft verify``: damage with file, position and repair, as text and as JSON, and its own exit status."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

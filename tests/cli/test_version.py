@@ -1,7 +1,5 @@
 """``pykraft version``."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

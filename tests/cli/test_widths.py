@@ -3,8 +3,6 @@
 A word that is longer than the terminal, such as a path, stays whole; Kafka's own formats are as Kafka prints them.
 """
 
-from __future__ import annotations
-
 import io
 import re
 from pathlib import Path

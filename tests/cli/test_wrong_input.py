@@ -3,8 +3,6 @@
 `tests/processes/test_wrong_input.py` has the cases in which the process itself matters.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

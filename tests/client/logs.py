@@ -4,8 +4,6 @@ It keeps a list of batches and answers as a leader or a follower would. It does 
 from the nodes.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 

@@ -1,7 +1,5 @@
 """Embedded nodes for tests: configurations with short timeouts, and a listener to wait on."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager

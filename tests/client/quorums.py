@@ -1,7 +1,5 @@
 """Bodies of DescribeCluster and DescribeQuorum answers, for scripted nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from pykraft.config import METADATA_TOPIC_NAME

@@ -4,8 +4,6 @@ They record the requests and check nothing: a script may answer with any body, a
 connection.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Mapping
 from types import TracebackType

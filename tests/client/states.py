@@ -1,7 +1,5 @@
 """A snapshot of texts, and what a reader of it gives."""
 
-from __future__ import annotations
-
 from pykraft.client.reader import StateReader
 from pykraft.client.serde import text_serde
 from pykraft.snapshot.files import checkpoint_path

@@ -1,7 +1,5 @@
 """A wrong argument of any call is the caller's error, and the node continues; so is a wrong bootstrap list."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Addresses as text, ports that become known later, and invalid configurations."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A caller's mistake goes back to the caller, any other error ends the node; leader and epoch are of one status."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

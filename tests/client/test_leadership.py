@@ -1,7 +1,5 @@
 """Claims and resignations alternate, whatever the order of leaders and epochs."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Ports before the start, errors that prevent a start, and what is released then."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from dataclasses import replace

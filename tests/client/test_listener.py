@@ -1,7 +1,5 @@
 """An object without a required method is rejected as a listener, and the error names the method."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

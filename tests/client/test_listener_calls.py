@@ -1,7 +1,5 @@
 """What a listener may do within a call, and how long its node waits for it."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable

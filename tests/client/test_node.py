@@ -1,7 +1,5 @@
 """An embedded node over real sockets and files: appending, leading, leaving, and every call at the wrong time."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import threading

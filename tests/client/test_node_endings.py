@@ -1,7 +1,5 @@
 """How an embedded node ends when something fails: who gets which error, and in what order."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An observer finds a snapshot in place of records: it loads it, starts after it, or says why it cannot."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The program of the README is short, and runs without a warning; `tests.documented` runs those of all pages."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

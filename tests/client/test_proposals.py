@@ -1,7 +1,5 @@
 """Calls of `propose` in one turn of the loop enter the node together; each has its own outcome."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace

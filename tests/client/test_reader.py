@@ -1,7 +1,5 @@
 """Batches are decoded only when they are accessed; a snapshot comes in pieces, read off the loop."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Serdes read what they wrote; an invalid record is rejected before anything is appended."""
 
-from __future__ import annotations
-
 import math
 from array import array
 from collections import ChainMap, UserString

@@ -1,7 +1,5 @@
 """Snapshots of an application's state: created when asked or by hand, and loaded on the same and on a new node."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable

@@ -1,7 +1,5 @@
 """Listeners come and go: registered once, from the start or an offset, and never in two calls at a time."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

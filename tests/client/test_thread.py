@@ -1,7 +1,5 @@
 """Calls cross between loops in order; a signal ends the block and nothing else: nodes hand over and close."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """What a machine lacks is said in one line; what was built is found again."""
 
-from __future__ import annotations
-
 import sys
 import sysconfig
 from pathlib import Path

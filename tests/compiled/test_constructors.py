@@ -1,7 +1,5 @@
 """The source that mypyc gets means the same: here plain Python runs it beside the original."""
 
-from __future__ import annotations
-
 import ast
 import copy
 import dataclasses
@@ -24,7 +22,6 @@ SOURCE = '''\
 """A module."""
 
 from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from pykraft.value import value

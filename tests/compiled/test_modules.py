@@ -1,7 +1,5 @@
 """The list of compiled modules fits the package."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

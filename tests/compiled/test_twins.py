@@ -3,8 +3,6 @@
 The compiled package is built once for each version of the source, which takes some minutes.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

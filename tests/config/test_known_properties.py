@@ -1,7 +1,5 @@
 """Every property by its row: its default, the edges of its range, wrong values; and the page that lists them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -5,8 +5,6 @@ The text of properties files is read as Java reads it.
 What `test_java_format` expects was compared with what ``java.util.Properties`` of JDK 17 makes of the same texts.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -9,8 +9,6 @@ stage, and ``python -m tests.conformance.report`` makes docs/conformance.md and 
 many lines, and one line may need many tests; a test carries a number only if it fails when the behavior is broken.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

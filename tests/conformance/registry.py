@@ -4,8 +4,6 @@
 own commits taught; its rows are numbered H1, H2, ... and each names where it comes from.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ required line has no passing test, a test with a number failed, or the pages cha
 look at the diff and commit it); 2 when there is nothing to merge, or no part.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The run writes which test carried which line and how it ended; an unknown line ends the run."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The list of lines is complete, and malformed entries are rejected."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The pages contain what the parts contain, are the same for the same parts, and name what is missing."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

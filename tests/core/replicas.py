@@ -3,8 +3,6 @@
 A test sets the state it wants, calls one function, and looks at the effects that `done` collects.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import TypeVar

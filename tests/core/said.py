@@ -1,7 +1,5 @@
 """Builds messages from plain numbers: valid by default, so that a test names only the fields that matter."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from pykraft.core import messages

@@ -3,8 +3,6 @@
 Source: ours (ADR 036); Kafka's clients count only whole responses.
 """
 
-from __future__ import annotations
-
 from pykraft.core.answer_pace import FLOOR_BYTES_MAX, FLOOR_SHARE, WINDOWS_MAX, AnswerPace, floor_bytes
 
 

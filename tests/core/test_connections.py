@@ -3,8 +3,6 @@
 Source: KIP-595 §Request timeout; Kafka ``RequestManager``; KAFKA-19354 (bootstrap when the leader fails).
 """
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

@@ -3,8 +3,6 @@
 Source: ours (ADR 129); KIP-595 §EndQuorumEpoch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -3,8 +3,6 @@
 Source: Kafka ``EpochElection``; KIP-996; KIP-595 §Vote and §EndQuorumEpoch (successor back-off).
 """
 
-from __future__ import annotations
-
 from itertools import product
 from random import Random
 

@@ -3,8 +3,6 @@
 Source: ours; Raft dissertation §6.2 (disruptive servers); Kafka adopts every epoch.
 """
 
-from __future__ import annotations
-
 from pykraft.core.epoch_budget import DAY_MS, DOUBLINGS_MAX, EPOCHS_PER_DAY, FREE_RAISES, STRANGERS, EpochBudget
 from pykraft.types import NodeId
 

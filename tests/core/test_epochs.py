@@ -3,8 +3,6 @@
 Source: KIP-101, KIP-595 §Log reconciliation; Kafka ``LeaderEpochFileCache``.
 """
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -5,8 +5,6 @@ Every record of the twin is unique, so that what was cut off and what took its p
 Source: KIP-595 §Log reconciliation, KIP-630; Kafka ``RaftLog``; etcd ``raft/log_unstable.go``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import count
 

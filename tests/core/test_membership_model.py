@@ -7,8 +7,6 @@ is cut or asked for any more: what it stands for is committed.
 Source: KIP-853 §Log and voter sets; Raft dissertation §4.1 (the latest set in the log is in force, committed or not).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Source: ADR 077.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -3,8 +3,6 @@
 Source: etcd ``doc.go`` and openraft ``io_ordering`` (order of writes); Kafka's ``durableTransitionTo``.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from pykraft.core import effects

@@ -3,8 +3,6 @@
 Source: ours (ADR 022); KAFKA-14077.
 """
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import pytest

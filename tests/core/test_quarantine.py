@@ -3,8 +3,6 @@
 Source: ours (ADR 012); Raft paper §5.4.3 (Leader Completeness).
 """
 
-from __future__ import annotations
-
 from pykraft.core.quarantine import DAMAGES_MAX, Quarantine
 from pykraft.types import Epoch
 from tests.core.said import damage

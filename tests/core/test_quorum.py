@@ -3,8 +3,6 @@
 Source: Raft paper §5.3–5.4; Kafka ``LeaderState.maybeUpdateHighWatermark``; etcd ``quorum/majority.go``.
 """
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import pytest

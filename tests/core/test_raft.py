@@ -3,8 +3,6 @@
 Source: KIP-595 §State machine; Kafka ``QuorumState.initialize``.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Mapping

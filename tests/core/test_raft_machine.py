@@ -7,8 +7,6 @@ decides a whole life; half of what it brings is nearly right, so that lives get 
 Source: Raft paper §5.1 (epochs never go back), §5.2 (one vote an epoch); KIP-595 §Vote.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from random import Random

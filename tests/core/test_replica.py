@@ -3,8 +3,6 @@
 Source: KIP-595; Kafka ``QuorumState``.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from pykraft.config import RaftConfig

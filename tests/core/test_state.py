@@ -3,8 +3,6 @@
 Source: KIP-595, KIP-996; Kafka's classes of the same names, such as ``ProspectiveState``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import fields, replace
 

@@ -3,8 +3,6 @@
 Source: KIP-595 §State machine, KIP-996; Kafka ``QuorumState.transitionTo*`` and its state classes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

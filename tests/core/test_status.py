@@ -3,8 +3,6 @@
 Source: etcd ``raft.BasicStatus``; ADR 047.
 """
 
-from __future__ import annotations
-
 import sys
 from types import FrameType
 

@@ -3,8 +3,6 @@
 Source: KIP-853 §Log and voter sets; Kafka ``KRaftControlRecordStateMachine``, ``VoterSetHistory``.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from pykraft.core.voter_history import BOOTSTRAP_OFFSET, VoterHistory

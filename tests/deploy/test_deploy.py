@@ -4,8 +4,6 @@ Every command in them parses, every node's configuration is valid and free of wa
 by the name under which it is a voter, and ports, folders and names are the same wherever a file repeats them.
 """
 
-from __future__ import annotations
-
 import configparser
 import json
 import re

@@ -1,7 +1,5 @@
 """``python -m tests.documented PAGE...`` runs the blocks of pages, each on a machine of its own."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

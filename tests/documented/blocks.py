@@ -4,8 +4,6 @@ Invariant: every block of code that a reader sees is found, also one in a list. 
 commands, `python` a program, `text` what the block before it prints; `properties` and `toml` are files.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Iterator

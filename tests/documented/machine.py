@@ -13,8 +13,6 @@ This needs root, or a system that lets users create user namespaces, as `pykraft
 Source: namespaces(7), network_namespaces(7), pid_namespaces(7), netdevice(7); overlayfs.rst of Linux.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import socket

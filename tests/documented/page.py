@@ -6,8 +6,6 @@
 * `text` after one of these: what it prints. Numbers, times and ids are masked; a line with `...` stands for any lines.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import signal

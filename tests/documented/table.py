@@ -3,8 +3,6 @@
 Invariant: the table is read strictly, and `tests/documented/test_table.py` refuses a row that fits nothing.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, field

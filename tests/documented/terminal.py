@@ -4,8 +4,6 @@ Invariant: a command that stays runs in a process group of its own, as in a term
 interrupted as with Ctrl-C, and must then end as commands do.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Finding blocks and commands in Markdown."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 A command that needs processes or Spark is not run: its keys are read from the dict or the dataclass that it prints.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -3,8 +3,6 @@
 The sources are read, not imported, since Spark is not in every environment.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

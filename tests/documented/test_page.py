@@ -1,7 +1,5 @@
 """Running a page: order, files, comparison, commands that stay, and each way in which a page can be wrong."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

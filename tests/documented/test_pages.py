@@ -1,7 +1,5 @@
 """Each page of the documentation, with every command and program in it, run as a reader would."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

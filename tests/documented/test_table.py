@@ -1,7 +1,5 @@
 """Every block of the documentation is run, compared or in the table, and every row of the table fits something."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

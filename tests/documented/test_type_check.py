@@ -1,7 +1,5 @@
 """The programs whose types are checked: all that a user of the package would copy."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -9,8 +9,6 @@ mypy: pyright needs Node.js, 75 MB to download and 300 MB on disk.
 Invariant: no program is left out; those of one page may import each other.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """The example runs as printed, counts to its end across a leader change, and reports wrong arguments."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

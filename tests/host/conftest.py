@@ -1,7 +1,5 @@
 """The world that most tests of whole nodes begin with."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.host.cluster import Cluster

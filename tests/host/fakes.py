@@ -1,7 +1,5 @@
 """A world made of lists: whatever a host asks for is noted, and nothing happens unless a test does it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar

@@ -3,8 +3,6 @@
 Source: Kafka's ``RaftClient.prepareAppend``, ``schedulePreparedAppend``, ``resign`` and ``shutdown``.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The components of a node fit together."""
 
-from __future__ import annotations
-
 from pykraft.core.log_view import LogView
 from pykraft.core.status import Status
 from pykraft.host.components import assemble

@@ -6,8 +6,6 @@ Source: Kafka's ``RaftClient.Listener`` and ``KafkaRaftClient.ListenerContext``;
 ``RaftClient.Listener.handleLoadSnapshot``, ``KafkaRaftClient.updateListenersProgress``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

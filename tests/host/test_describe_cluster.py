@@ -3,8 +3,6 @@
 Source: KIP-700, KIP-919 (endpoint types); Kafka's ``AuthHelper.computeDescribeClusterResponse``.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from pykraft.core.status import Status

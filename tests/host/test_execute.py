@@ -3,8 +3,6 @@
 Source: dask's ``worker_state_machine`` (instructions); Kafka's ``KafkaRaftClient`` does the same in its poll loop.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import get_args
 

@@ -11,8 +11,6 @@ Source: Kafka's ``KafkaRaftLog.read`` (isolation UNCOMMITTED); the generation is
 reconciliation; KAFKA-18723; KIP-595 §Fetch.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Sequence
 from random import Random

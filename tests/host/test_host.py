@@ -11,8 +11,6 @@ Source: Kafka's ``KafkaRaftClient`` and ``KafkaRaftClientDriver``; KIP-595; KIP-
 §Fetch.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -10,8 +10,6 @@ Source: Kafka's ``SocketServer`` and ``RequestChannel``; KIP-511; ours; Kafka's 
 expire; ours (ADR 035); ours (ADR 036).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

@@ -10,8 +10,6 @@ Source: the shape is dask's ``worker_state_machine`` (instructions out, events i
 you send); openraft ``io_ordering``; KIP-584; Kafka's ``QuorumController.updateFeatures``; Raft dissertation §6.4.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

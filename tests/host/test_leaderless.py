@@ -5,8 +5,6 @@ A node that does not match the voter set logs what the set expects and which com
 Source: ADR 051; KIP-853 §Disk failure; Kafka reports nothing here, and such a node fetches for ever without a vote.
 """
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from typing import Any

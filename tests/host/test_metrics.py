@@ -6,8 +6,6 @@ Source: Kafka's ``KafkaRaftMetrics`` (group ``raft-metrics``); KIP-595 §Metrics
 ``SampledStat``, ``Avg``, ``Max``, ``Rate`` with ``WindowedSum``, and ``TimeRatio``.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import isnan
 

@@ -8,8 +8,6 @@ Source: Kafka's ``KafkaRaftManager`` and ``QuorumState.initialize``; KIP-595, KI
 ``KRaftControlRecordStateMachine``.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from random import Random

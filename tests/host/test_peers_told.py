@@ -3,8 +3,6 @@
 Source: ours.
 """
 
-from __future__ import annotations
-
 from pykraft.errors import ErrorCode
 from pykraft.host.peers import COMPLAINTS_MAX
 from pykraft.protocol.api import encode_response

@@ -3,8 +3,6 @@
 Source: Kafka's ``BatchAccumulator`` and the append purgatory of ``KafkaRaftClient``.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

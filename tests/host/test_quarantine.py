@@ -3,8 +3,6 @@
 Source: ours (ADR 012).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

@@ -3,8 +3,6 @@
 Source: Kafka's leader serves fetches up to its log end; etcd ``raft/log_unstable.go``.
 """
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

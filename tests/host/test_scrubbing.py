@@ -6,8 +6,6 @@ Source: ZFS' scrub; rules of ours; Kafka's ``internal.metadata.delete.delay.mill
 ``Snapshots.markForDelete``.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 Source: Kafka's ``KafkaRaftClient.poll``; dask's ``BaseWorker``.
 """
 
-from __future__ import annotations
-
 from random import Random
 
 from pykraft.host.host import Host

@@ -1,7 +1,5 @@
 """What is published is built once for all tests of this folder."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.install.fresh import Fresh, Published, publish

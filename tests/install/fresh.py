@@ -5,8 +5,6 @@ that the metadata of the wheel requires, directly or not, for the extras that a 
 nothing is missing or has the wrong version. What the metadata forgot is therefore absent, as it would be for a user.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

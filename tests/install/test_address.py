@@ -1,7 +1,5 @@
 """The address of the repository is the same everywhere: that of ``project.urls``."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 

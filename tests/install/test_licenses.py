@@ -3,8 +3,6 @@
 Only what is installed here is looked at: the stage that has Spark sees Spark's packages, too.
 """
 
-from __future__ import annotations
-
 import re
 from contextlib import suppress
 from importlib.metadata import PackageMetadata, PackageNotFoundError, metadata

@@ -3,8 +3,6 @@
 The first python3 on the PATH is one that cannot do anything, so a worker that Spark started by that name would fail.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Each environment holds the wheel and what its metadata requires; nothing in it knows the repository.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import signal

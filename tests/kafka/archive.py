@@ -9,8 +9,6 @@ without one, loads its classes as always.
 Source: JEP 350, dynamic class data sharing.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile

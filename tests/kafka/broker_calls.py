@@ -5,8 +5,6 @@ Every answer is searched for error codes, at any depth: what a test calls succee
 Source: Kafka protocol guide §Common Request and Response Structure, §SASL.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import socket

@@ -1,7 +1,5 @@
 """Fixtures of tests against a real Kafka."""
 
-from __future__ import annotations
-
 import pytest
 
 from lab.kafka.java import Kafka

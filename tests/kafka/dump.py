@@ -13,8 +13,6 @@ Lines, as Kafka 4.3.1 prints them:
     offset: <n> position: <n>             an entry of an offset index
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field

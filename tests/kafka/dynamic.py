@@ -4,8 +4,6 @@ Node 1 is formatted as the only voter, the others join as observers; tests add v
 are the test's own. Both tools get the same properties files, written as an operator would write them.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

@@ -3,8 +3,6 @@
 This module creates its folder and properties and runs its process. Tests check what it fetched.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from click.testing import CliRunner

@@ -3,8 +3,6 @@
 Source: Kafka protocol guide §Produce, §InitProducerId.
 """
 
-from __future__ import annotations
-
 import gzip
 from datetime import timedelta
 from typing import Any

@@ -3,8 +3,6 @@
 Invariant: the same document gives the same table, so a test can compare the page with it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

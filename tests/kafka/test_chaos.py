@@ -1,7 +1,5 @@
 """Real faults in a quorum with one Kafka voter: nothing acknowledged is lost, and its log is identical to ours."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Kafka's dump tool reads the checkpoints that pykraft wrote, and `pykraft dump` prints the same."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

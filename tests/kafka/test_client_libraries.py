@@ -1,7 +1,5 @@
 """Clients in Python at home on a quorum of ours: every compression, metadata, offsets, and an unknown topic."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -5,8 +5,6 @@ observer is first one that could have had the whole log and is given the snapsho
 minute later, after it was down, it is one whose log ends before Kafka's begins.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

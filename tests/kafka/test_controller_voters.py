@@ -4,8 +4,6 @@ Kafka's tool says the same before and after. The second controller is Kafka's ow
 becomes a voter itself for a while. Only Kafka's leader can add either.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

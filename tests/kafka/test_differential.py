@@ -3,8 +3,6 @@
 By hand, for hours: ``python -m tests.kafka.differential --seconds 7200``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,9 +22,9 @@ from tests.kafka.differential.deviations import DEVIATIONS, alike, plain
 from tests.kafka.differential.planted import PLANTED, plant
 from tests.kafka.differential.run import Finding, first_disk, situation_of
 from tests.kafka.differential.shrink import shortest
-from tests.kafka.differential.situation import Situation
+from tests.kafka.differential.situation import NODE, Situation
 from tests.kafka.differential.steps import Answer, Request, Restart, Step, next_step
-from tests.kafka.differential.world import NODE, TOPIC, nothing_new
+from tests.kafka.differential.world import TOPIC, nothing_new
 from tests.spark.logs import batch
 from tests.tidy.repository import ROOT
 

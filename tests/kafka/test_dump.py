@@ -1,7 +1,5 @@
 """The output of Kafka's dump tool is parsed completely: recorded output, and output with problems in it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from lab.kafka.java import Finished

@@ -4,8 +4,6 @@ All files go through two runs of the tool: one that reads everything and compare
 check which a Java node makes of an index at its start.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from pathlib import Path

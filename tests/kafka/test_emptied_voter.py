@@ -1,7 +1,5 @@
 """A pykraft voter is emptied beside two of Kafka's: it helps to elect nobody before it has heard both (ADR 022)."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

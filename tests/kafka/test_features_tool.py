@@ -1,7 +1,5 @@
 """Kafka's ``kafka-features`` on our quorum, ``quorum upgrade`` on Kafka's: neither raises any other feature."""
 
-from __future__ import annotations
-
 import json
 import re
 from functools import partial

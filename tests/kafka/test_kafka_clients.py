@@ -1,7 +1,5 @@
 """Kafka's own producers, consumers and tools at home on a quorum of ours, by the commands of Kafka's README of 2020."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -6,8 +6,6 @@ through one run of Kafka's tool. The same records read live by ``tail`` are thos
 metadata`` makes of them, live and later from the directory as of then, are what ``kafka-topics --describe`` printed.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

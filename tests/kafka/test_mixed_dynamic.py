@@ -9,8 +9,6 @@ Node 1 is pykraft's, embedded in the test, which is its application; node 2 is K
 5. Node 3 comes with an empty disk: node 2 has only the snapshot that it got from node 1, and serves it.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace

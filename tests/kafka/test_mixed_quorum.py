@@ -14,8 +14,6 @@ A client may write no compressed batch meanwhile, since Kafka's replicas could n
 compared byte for byte at the end, and Kafka's dump tool reads ours.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -4,8 +4,6 @@ The two are embedded in the test and make a majority. The one that leads takes a
 an empty disk, installs it, and its vote keeps the quorum going when one of the others leaves.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ Both are killed, one after the other, so that only our voter has the newest reco
 must campaign, lead for a moment, and hand over. `python -m tests.kafka.never_leads` kills many more.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -4,8 +4,6 @@ What changes from one look to the next (offsets, lags, times) is masked with its
 and tabs are compared byte by byte; the numbers themselves are then compared by their order.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re

@@ -1,7 +1,5 @@
 """Kafka's storage tool and ours on each other's directories: the same bytes, the same output, the same errors."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

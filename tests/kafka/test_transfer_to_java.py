@@ -1,7 +1,5 @@
 """A pykraft leader transfers its leadership to a Kafka node; only Kafka's own messages are used."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

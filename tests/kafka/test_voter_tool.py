@@ -8,8 +8,6 @@ Each start of a JVM takes a second or two, so one quorum is asked many things:
 4. The former leader, an observer now, is added again by our tool, and Kafka's shows what ours shows.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A web server with answers of the test: a node of the service, or something else that listens at its address."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence

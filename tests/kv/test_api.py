@@ -1,7 +1,5 @@
 """The API of a node, called as an ASGI server calls it: paths, wrong requests, locks, watches, and slow clients."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import logging

@@ -1,7 +1,5 @@
 """The client of several nodes: goes on where nothing was changed, stops where that is unknown, and resumes watches."""
 
-from __future__ import annotations
-
 import threading
 from itertools import islice
 from typing import Any

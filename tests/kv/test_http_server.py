@@ -1,7 +1,5 @@
 """The HTTP server around the API: heads, connections and idle clients are bounded, and it stops at once."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

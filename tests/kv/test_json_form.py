@@ -1,7 +1,5 @@
 """Requests from JSON, with one message for each wrong one; errors say what happened to the change."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Callable

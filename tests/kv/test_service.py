@@ -1,7 +1,5 @@
 """A node with its API in this process: addresses, what it says, and its end."""
 
-from __future__ import annotations
-
 import asyncio
 import http.client
 import json

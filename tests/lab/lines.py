@@ -1,7 +1,5 @@
 """The lines that a command of the laboratory reports: it can be imported without pyspark."""
 
-from __future__ import annotations
-
 
 class Lines:
     """What was told."""

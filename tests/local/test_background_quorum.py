@@ -3,8 +3,6 @@
 A node outlives the command, and a stale pid file is never believed. The processes here only wait for a signal.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

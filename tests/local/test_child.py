@@ -3,8 +3,6 @@
 When a process dies by kill -9, its children and temporary folders do not outlive it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import select

@@ -3,8 +3,6 @@
 A journal holds every whole line that was written, whatever happened to the writer.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 The journal check finds every fault planted in a log, and counts like a check of every single record.
 """
 
-from __future__ import annotations
-
 import json
 import struct
 from collections import Counter

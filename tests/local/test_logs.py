@@ -1,7 +1,5 @@
 """Logs of replicas are read as streams and compared."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The folder of a local quorum keeps ports and cluster id, names every fault, and removes only what pykraft made."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A quorum is sampled from outside: its leader and the progress of each node, also without a leader."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A voter's properties name its listener, its log directory and the quorum; ports are free and not shared by runs."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

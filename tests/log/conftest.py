@@ -1,7 +1,5 @@
 """Directories to plant damage in."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -4,8 +4,6 @@
 three segments and two epochs, all of them synced. Kafka's directories have no recovery point.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A log directory on a real disk, for planted damage and its reports."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Batches and logs for the tests of this package."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from random import Random

@@ -3,8 +3,6 @@
 Source: KIP-858, KIP-853 §Directory id, KIP-631 §Formatting; Kafka's ``MetaPropertiesEnsemble`` and ``Formatter``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random

@@ -3,8 +3,6 @@
 Source: POSIX ``rename``; Kafka's ``Utils.atomicMoveWithFallback``.
 """
 
-from __future__ import annotations
-
 import errno
 from contextlib import suppress
 from pathlib import Path

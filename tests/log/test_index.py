@@ -3,8 +3,6 @@
 Source: Kafka's ``LogSegment.append``, ``OffsetIndex``, ``TimeIndex``; KIP-33.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 Source: Kafka's ``LogLoader.recoverLog``, ``LogSegment.recover``; the recovery point is ours.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 from contextlib import closing

@@ -7,8 +7,6 @@ Source: etcd ``raft`` doc §Usage (persist before send); PostgreSQL's fsync fail
 ``KafkaRaftClient.appendAsFollower``, which syncs for voters and controllers only.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from random import Random
 

@@ -8,8 +8,6 @@ Source: Kafka's ``UnifiedLog``, ``LocalLog``, ``KafkaRaftLog``; KIP-595; ours; P
 ``posix_fadvise(2)``.
 """
 
-from __future__ import annotations
-
 import shutil
 import threading
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Source: Kafka's ``LogLoader.recoverLog``, ``LogSegment.recover``; ours (ADR 012).
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from pathlib import Path
 from random import Random

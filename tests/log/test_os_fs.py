@@ -4,8 +4,6 @@ Source: POSIX ``pwritev``, ``fdatasync``, ``rename``; Linux man-pages ``flock(2)
 ``fallocate(2)``.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

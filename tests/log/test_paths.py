@@ -3,8 +3,6 @@
 Source: Kafka's ``LogFileUtils``, ``Snapshots``; KIP-630.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from pykraft.log.paths import LOG, OFFSET_INDEX, leftover_kind, parse_checkpoint, parse_segment_file, segment_file

@@ -8,8 +8,6 @@ Source: POSIX ``fdatasync``, ``rename``; Rebello et al., Can Applications Recove
 2020).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256

@@ -7,8 +7,6 @@ Source: Kafka's ``LogLoader``, ``KafkaRaftLog.truncateToLatestSnapshot``; KIP-59
 Applications Recover from fsync Failures? (USENIX ATC 2020).
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 from contextlib import suppress

@@ -3,8 +3,6 @@
 Source: Kafka's ``FileLogInputStream`` and ``LogSegment.recover``; ours.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path

@@ -3,8 +3,6 @@
 Source: ZFS' scrub, TigerBeetle's grid scrubber; rules of ours.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

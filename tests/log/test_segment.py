@@ -3,8 +3,6 @@
 Source: Kafka's ``LogSegment``; rules of ours (ADR 059).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 

@@ -3,8 +3,6 @@
 Source: ours.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

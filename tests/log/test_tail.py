@@ -3,8 +3,6 @@
 Source: Kafka's ``LogSegment.recover`` and ``FileRecords`` (preallocated files).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

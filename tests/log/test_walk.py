@@ -3,8 +3,6 @@
 Source: ours (ADR 026), after Kafka's ``DumpLogSegments``.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from random import Random
 from typing import Any

@@ -1,7 +1,5 @@
 """The state machine of these tests: counters by name, and nodes that replicate them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress

@@ -1,7 +1,5 @@
 """The applier answers those who wait and lets the loop run; the leader's clock and a client's numbers only go on."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

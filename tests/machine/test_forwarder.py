@@ -1,7 +1,5 @@
 """Callers on any node: forwarded to the leader, applied once, read without staleness, and refused in clear words."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace

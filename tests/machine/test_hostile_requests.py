@@ -6,8 +6,6 @@ right shape with wrong contents. An API that a node serves and that has no entry
 Source: ours (ADR 138); `tests.processes.rpc_edges` and `tests.host.clients.fuzz` draw more, without a machine.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence

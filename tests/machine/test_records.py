@@ -1,7 +1,5 @@
 """Records of a state machine, byte by byte; what another version wrote is never guessed at."""
 
-from __future__ import annotations
-
 import pytest
 
 from pykraft.errors import ForeignRecordError, UnknownRecordError

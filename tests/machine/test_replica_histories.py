@@ -4,8 +4,6 @@ The model knows nothing of sessions: it applies the first copy of each command t
 that are planted into the replica must be noticed within the same seeds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """State machines on several nodes: results, errors, restarts, snapshots, log time, digests and changes of leader."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from dataclasses import replace

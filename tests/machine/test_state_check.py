@@ -1,7 +1,5 @@
 """Replicas that part are told apart, and the first command is named; equal ones go on."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable, Sequence
 from random import Random

@@ -1,7 +1,5 @@
 """The base class of state machines finds the serde of its commands."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Commands reach the log through lost answers, ended sessions and the end of the node; errors say what is certain."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A state machine for threads: results and errors, and refusals where a call would wait for ever."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import threading

@@ -3,8 +3,6 @@
 Where Arrow is not installed, as in a stage without Spark, no test asks for them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """A URI is a path whose text it is, in every Python; one with a credential is refused and not repeated."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 

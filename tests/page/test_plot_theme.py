@@ -1,7 +1,5 @@
 """Plots take the colors and the width of the page, and share no ids."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -9,8 +9,6 @@
 1 when one did not, 2 for a bug that cannot be planted or a wrong option.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

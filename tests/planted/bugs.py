@@ -12,8 +12,6 @@ A file of bugs is TOML; one table is one bug::
 Invariant: the clone is never changed; each bug is planted in a copy of the package, and the test imports that copy.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -3,8 +3,6 @@
 All of them, by hand: ``python -m tests.planted run``.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

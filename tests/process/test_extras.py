@@ -1,7 +1,5 @@
 """A missing package is one line that says what to install; whether hot modules are compiled; the cache folder."""
 
-from __future__ import annotations
-
 import importlib
 import re
 import sys

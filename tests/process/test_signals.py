@@ -5,8 +5,6 @@ A process ends by the signals that it was not started to ignore.
 A signal that comes while the command line loads ends the process by that signal, with one line.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

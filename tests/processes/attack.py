@@ -3,8 +3,6 @@
 The sockets here send and never read, or read much later. Tests decide what a node should do about them.
 """
 
-from __future__ import annotations
-
 import re
 import socket
 import struct

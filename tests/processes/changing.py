@@ -8,8 +8,6 @@ succeeds, or the answer says that it was done before: DUPLICATE_VOTER or VOTER_N
 no change is under way.
 """
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 from collections.abc import Awaitable, Callable, Mapping

@@ -9,8 +9,6 @@ acknowledged may be missing, all logs must be identical, and the voters must be 
 when all that holds.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import sys

@@ -1,7 +1,5 @@
 """Runs commands of a clone as processes, as an operator does, and returns their output."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

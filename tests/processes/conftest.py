@@ -1,7 +1,5 @@
 """Fixtures of tests that start processes."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 

@@ -3,8 +3,6 @@
 Kafka and pykraft write this file in the same format and replace it as a whole.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

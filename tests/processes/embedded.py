@@ -9,8 +9,6 @@ is exactly what it told. The listener ``late`` begins at FROM_OFFSET, ``early`` 
 thread of its own where its id is even. SIGUSR1 ends the load, SIGTERM the program.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

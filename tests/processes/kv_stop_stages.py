@@ -1,7 +1,5 @@
 """How the commands of the key-value service are started to be ended, see `tests.processes.stop_rows`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -10,8 +10,6 @@ Oracles: the process runs and answers ApiVersions; its memory stays below a boun
 for longer than a quarter of the fetch timeout, not counting the time that this process itself was held up.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import tempfile

@@ -1,7 +1,5 @@
 """What a terminal shows of what was written to it, lines that a command wrote and took back left out."""
 
-from __future__ import annotations
-
 import re
 
 _TOKEN = re.compile(

@@ -4,8 +4,6 @@ Each command of `pykraft --help` has a row, and so have the scripts in bin. A ro
 starts, the package loads, and two of its own; `ONE_OF_THEIR_OWN` has the exceptions.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """What a row of the table of stops is made of: endings, the scene, stages, and how a running command is looked at."""
 
-from __future__ import annotations
-
 import re
 import signal
 from collections.abc import Callable, Sequence

@@ -14,8 +14,6 @@ Oracles: in each of these times the quorum acknowledges at least half as much as
 more than 1,000, and no node takes more than 150 MiB.
 """
 
-from __future__ import annotations
-
 import argparse
 import socket
 import tempfile

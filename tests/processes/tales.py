@@ -4,8 +4,6 @@ Invariant: a tale holds every line that was written before the program was kille
 the tale, not for the clock.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

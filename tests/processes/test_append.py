@@ -1,7 +1,5 @@
 """`pykraft append` as a process with real nodes under load: a killed leader, Ctrl-C, nodes that accept no appends."""
 
-from __future__ import annotations
-
 import base64
 import json
 import signal

@@ -1,7 +1,5 @@
 """Strangers at the port of a real quorum: it keeps acknowledging, its memory is bounded, every node lives."""
 
-from __future__ import annotations
-
 import signal
 import sys
 from collections.abc import Iterator

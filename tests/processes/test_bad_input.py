@@ -1,7 +1,5 @@
 """Any bytes on a node's port get the protocol's error or a closed connection with one line; the node continues."""
 
-from __future__ import annotations
-
 import random
 import struct
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A node that must not start says in one line what is wrong, where, and how to repair it, and exits with its status."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Callable

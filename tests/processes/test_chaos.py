@@ -4,8 +4,6 @@ The faults are those of fixed seeds; when they strike is up to the machine. Wher
 the command says so and does the rest.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

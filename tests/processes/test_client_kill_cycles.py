@@ -5,8 +5,6 @@ was given the log without a gap, in order, each batch once; and one that goes on
 a record twice, over all of its lives.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal

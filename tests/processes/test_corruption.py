@@ -1,7 +1,5 @@
 """Flipped bits in the log of a real node are found, reported and fetched again under load; no record is lost."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

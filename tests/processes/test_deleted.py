@@ -1,7 +1,5 @@
 """Directories and locks are deleted or renamed under running nodes: even an idle node notices and stops."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A voter with an emptied directory, as processes: it elects nobody without the acknowledged records (ADR 022)."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

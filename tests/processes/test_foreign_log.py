@@ -4,8 +4,6 @@ Raft takes logs for equal up to an offset where both have the same epoch. Where 
 the end of the node's log and goes beyond it, the logs cannot be equal, and the node knows it.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A leader that gets SIGTERM hands over, and a killed one is missed at once: no timeout has to expire before."""
 
-from __future__ import annotations
-
 import signal
 import socket
 import time

@@ -1,7 +1,5 @@
 """Histories of the key-value store with every fault are linearizable, and both checkers refuse those that are not."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor

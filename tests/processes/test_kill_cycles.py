@@ -1,7 +1,5 @@
 """Nodes are killed with -9 under load: acknowledged records are never lost, unacknowledged ones never reported."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The key-value service as a user meets it: three nodes, a dead leader, a watch that goes on, a lock that is kept."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

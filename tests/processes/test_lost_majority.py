@@ -1,7 +1,5 @@
 """A majority that lost its disks and was formatted anew cannot delete in silence what the survivor has (ADR 128)."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 from pathlib import Path

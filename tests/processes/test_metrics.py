@@ -1,7 +1,5 @@
 """Prometheus scrapes running servers: leader and followers, rates of the load, and no answer after the end."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from urllib.error import HTTPError, URLError

@@ -1,7 +1,5 @@
 """Nodes that cannot form a quorum say with whom they cannot talk and why, and a client waits for them."""
 
-from __future__ import annotations
-
 import json
 import signal
 import sys

@@ -1,7 +1,5 @@
 """`pykraft quorum describe` as a process: a quorum without majority, and ports of other programs; no traceback."""
 
-from __future__ import annotations
-
 import http.server
 import socket
 import threading

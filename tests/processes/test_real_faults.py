@@ -4,8 +4,6 @@ What `pykraft chaos` draws from a seed is done here on purpose, with what each f
 test nothing that was acknowledged is missing or doubled, and all logs are the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace

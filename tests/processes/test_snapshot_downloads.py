@@ -1,7 +1,5 @@
 """A node joins through a snapshot; it is killed in between, then its leader; it resumes and gets all of it."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -4,8 +4,6 @@ A limit of the kernel for the size of a file (``RLIMIT_FSIZE``) stands for the f
 the application's state does not. The nodes run in a process of their own, since the limit is the process's.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A node on an empty disk logs which commands repair it; run as printed, they do."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

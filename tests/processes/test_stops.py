@@ -3,8 +3,6 @@
 `python -m tests.processes.stops` plays all stages; with ``--spark`` those of the commands that need Spark.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,7 +1,5 @@
 """`pykraft tail` as a process with real nodes: killed leaders, a closed reader, Ctrl-C, any offset."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

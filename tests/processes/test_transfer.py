@@ -1,7 +1,5 @@
 """`pykraft quorum transfer` under load: the chosen voter leads, others may be down; nothing acknowledged is lost."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """``pykraft verify`` beside a writing node: what the node writes is never called damage, and real damage is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

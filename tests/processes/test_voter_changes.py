@@ -3,8 +3,6 @@
 The long form, in which changes come in any order, is `python -m tests.processes.churn`.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

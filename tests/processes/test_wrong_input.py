@@ -3,8 +3,6 @@
 Commands that speak to a quorum have their own tests of this kind beside them.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import signal

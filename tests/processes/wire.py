@@ -3,8 +3,6 @@
 It uses one TCP connection and checks nothing, so tests can send it any wrong bytes.
 """
 
-from __future__ import annotations
-
 import socket
 import struct
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ A body holds what its version can carry; where the version lacks a field, the bo
 as a decoded one does, so that reading what was written must give the same body.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

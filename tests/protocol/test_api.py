@@ -8,8 +8,6 @@ Source: Kafka protocol guide §Protocol; KIP-482; KIP-511; frames that Kafka sen
 message definitions.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from dataclasses import dataclass

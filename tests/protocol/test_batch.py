@@ -6,8 +6,6 @@ Source: KIP-98 §Message Format, KIP-534; Kafka's ``DefaultRecordBatch``, ``File
 Kafka's ``DefaultRecordBatch``; runs are ours.
 """
 
-from __future__ import annotations
-
 import gzip
 import struct
 from collections.abc import Callable, Sequence

@@ -3,8 +3,6 @@
 Source: KIP-98, KIP-110; Kafka's ``CompressionType``; the framing of snappy-java's ``SnappyOutputStream``.
 """
 
-from __future__ import annotations
-
 import gzip
 import struct
 

@@ -4,8 +4,6 @@ Source: KIP-595, KIP-630, KIP-853; Kafka's ``ControlRecordType`` and its message
 ``SnapshotHeaderRecord``, ``SnapshotFooterRecord``, ``KRaftVersionRecord``, ``VotersRecord``.
 """
 
-from __future__ import annotations
-
 import io
 import struct
 import uuid

@@ -3,8 +3,6 @@
 Source: Kafka protocol guide §Protocol; Kafka's NetworkReceive.
 """
 
-from __future__ import annotations
-
 import struct
 import time
 

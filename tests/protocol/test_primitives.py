@@ -3,8 +3,6 @@
 Source: Kafka protocol guide §Protocol Primitive Types; KIP-482 §Tagged fields; KIP-98 §Message Format.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 

@@ -3,8 +3,6 @@
 Source: Kafka protocol guide; KIP-482.
 """
 
-from __future__ import annotations
-
 import contextlib
 import random
 

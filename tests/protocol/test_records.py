@@ -3,8 +3,6 @@
 Source: KIP-98 §Message Format; KIP-82 for headers; Kafka's ``DefaultRecord``.
 """
 
-from __future__ import annotations
-
 import datetime
 import io
 import struct

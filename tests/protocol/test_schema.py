@@ -8,8 +8,6 @@ Source: Kafka's message definitions (clients ``common/message/*.json``) and thei
 ``JsonConverterGenerator``; Jackson's ``DoubleNode``.
 """
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -3,8 +3,6 @@
 Source: KIP-595; Kafka's ``BatchBuilder`` (what is written) and ``RecordsIterator`` (what is refused when read).
 """
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -3,8 +3,6 @@
 Source: Kafka protocol guide; KIP-482; the ``ignorable`` rule of Kafka's message definitions.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from pykraft.errors import ErrorCode, ProtocolError

@@ -1,7 +1,5 @@
 """Locks, elections, barriers and queues on three nodes, also when a holder, a worker or the quorum's leader dies."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a caller may ask: everything else is the caller's error, before it reaches the log."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The store on several nodes: reads, changes, watches that resume, leases that are held and lost."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path

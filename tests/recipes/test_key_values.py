@@ -1,7 +1,5 @@
 """The state machine of the store: transactions, changes for watches, leases by log time, snapshots, limits."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from itertools import islice

@@ -3,8 +3,6 @@
 Source: ADR 071.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from pykraft.errors import ErrorCode

@@ -3,8 +3,6 @@
 Source: KIP-853 §AddRaftVoter, KIP-1186; Kafka's RaftUtil.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

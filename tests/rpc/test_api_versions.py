@@ -3,8 +3,6 @@
 Source: KIP-35, KIP-511, KIP-584, KAFKA-17011; Kafka's ApiVersionsResponse and NodeApiVersions.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from pykraft.core.messages import ApiVersionsRequest, ApiVersionsResponse

@@ -3,8 +3,6 @@
 Source: KIP-595 §BeginQuorumEpoch, KIP-853; Kafka's RaftUtil.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -3,8 +3,6 @@
 Source: Kafka's ApiKeys and RaftUtil.
 """
 
-from __future__ import annotations
-
 import contextlib
 import random
 import re

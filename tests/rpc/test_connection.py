@@ -3,8 +3,6 @@
 Source: KIP-35, KIP-511; Kafka's ``NetworkClient``.
 """
 
-from __future__ import annotations
-
 import struct
 
 import pytest

@@ -3,8 +3,6 @@
 Source: KIP-595, KIP-853.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from pykraft.rpc.context import RpcContext

@@ -3,8 +3,6 @@
 Source: KIP-595 §DescribeQuorum, KIP-836, KIP-853; Kafka's DescribeQuorumRequest and DescribeQuorumResponse.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

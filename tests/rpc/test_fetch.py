@@ -3,8 +3,6 @@
 Source: KIP-595 §Fetch, KIP-630, KIP-853, KIP-903, KIP-1166; Kafka's RaftUtil and ``KafkaRaftClient.buildFetchRequest``.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -3,8 +3,6 @@
 Source: KIP-630 §FetchSnapshot, KIP-853; Kafka's RaftUtil and ``KafkaRaftClient.handleFetchSnapshotRequest``.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -3,8 +3,6 @@
 Source: ADR 071.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

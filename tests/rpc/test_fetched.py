@@ -3,8 +3,6 @@
 Source: KAFKA-18723 (a follower must check what it fetched), KIP-74 (the first batch comes whole).
 """
 
-from __future__ import annotations
-
 import pytest
 
 from pykraft.core.messages import FetchedBatch, FetchResponse

@@ -3,8 +3,6 @@
 Source: Kafka's message definitions, as kio has them; ADR 078.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -3,8 +3,6 @@
 Source: KIP-595, KIP-853; Kafka's RaftUtil and ``KafkaRaftClient.hasValidClusterId`` and ``hasValidTopicPartition``.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from pykraft.core.messages import BeginQuorumEpochResponse

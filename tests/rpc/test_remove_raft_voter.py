@@ -3,8 +3,6 @@
 Source: KIP-853 §RemoveRaftVoter; Kafka's RaftUtil.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from pykraft.core.messages import ChangeVoterResponse, RemoveVoterRequest

@@ -5,8 +5,6 @@ Which APIs it lists is tested with frames in `tests.host.test_inbound`.
 Source: KIP-511, KIP-584; ADR 078.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from pykraft.errors import ErrorCode

@@ -3,8 +3,6 @@
 Source: Raft dissertation §3.10.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from pykraft.core.messages import TransferLeadershipRequest, TransferLeadershipResponse

@@ -3,8 +3,6 @@
 Source: KIP-584, KIP-778, KAFKA-16538; Kafka's ``QuorumController.updateFeatures``.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from pykraft.core.messages import ChangeVoterResponse, UpdateFeaturesRequest

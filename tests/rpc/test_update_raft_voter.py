@@ -3,8 +3,6 @@
 Source: KIP-853 §UpdateRaftVoter; Kafka's RaftUtil.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -3,8 +3,6 @@
 Source: KIP-595 §Vote, KIP-853, KIP-996; Kafka's RaftUtil.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

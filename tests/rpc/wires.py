@@ -1,7 +1,5 @@
 """What the tests of all RPCs need: a context, and a message sent through real bytes."""
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 from pykraft.core.messages import Request, Response

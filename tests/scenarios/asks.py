@@ -18,8 +18,6 @@ Each takes its numbers by name; what is not named has the value that a correct s
 ``disk=1`` is another directory id than the voter ``id`` has. A Fetch without ``id`` is that of an observer without one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from pykraft.core import messages

@@ -1,7 +1,5 @@
 """Connections that break in the scenario files."""
 
-from __future__ import annotations
-
 from tests.scenarios.world import UNAVAILABLE, World
 
 

@@ -1,7 +1,5 @@
 """Who votes in a scenario: configured, or formatted into the nodes' disks, and later what the log says."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from pykraft.core.effects import PlannedBatch

@@ -1,7 +1,5 @@
 """What is on the wire between the cores of a scenario."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from pykraft.core import messages

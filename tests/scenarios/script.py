@@ -14,8 +14,6 @@ nothing. Where that silence is the point, a blank line after a command ends the 
 ``pytest tests/scenarios --rewrite`` writes the files so: a new scenario may begin as one paragraph of commands.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

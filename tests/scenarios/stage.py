@@ -56,8 +56,6 @@ Telling
     state N             tells where these nodes stand, or all nodes
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from itertools import product
 

@@ -12,8 +12,6 @@
 Only a response that is on the wire can be changed.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 from pykraft.core import messages

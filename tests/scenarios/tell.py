@@ -1,7 +1,5 @@
 """Effects, messages and states in the words of the scenario files."""
 
-from __future__ import annotations
-
 from pykraft.core import effects, messages
 from pykraft.core.effects import Effect
 from pykraft.core.quarantine import Quarantine

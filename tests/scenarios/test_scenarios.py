@@ -3,8 +3,6 @@
 A line ``# conformance: 26 27`` in a file is the marker of that name for its test.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from types import ModuleType

@@ -1,7 +1,5 @@
 """Both event loops: a coroutine test runs on each, and another test gets a ``runner`` of each if it asks for one."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from collections.abc import Iterator

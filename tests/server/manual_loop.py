@@ -3,8 +3,6 @@
 The loop keeps callbacks and timers in their order. It does not support sockets.
 """
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 from collections.abc import Callable

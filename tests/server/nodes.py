@@ -1,7 +1,5 @@
 """Nodes on the loopback interface within the process of the test, and a disk that stalls or fails at a sync."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import threading

@@ -3,8 +3,6 @@
 Invariant: when `on_station` ends, everything is closed, and the loop has reported no error.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress

@@ -1,7 +1,5 @@
 """The acknowledgement pipe: whole lines in order, the loop never waits, and the node ends when nobody reads."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

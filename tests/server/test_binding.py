@@ -1,7 +1,5 @@
 """Listening sockets share a port that is free; clients leave descriptors for the node; no name waits for another."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import gc

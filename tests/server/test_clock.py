@@ -1,7 +1,5 @@
 """The two clocks of a real node."""
 
-from __future__ import annotations
-
 import time
 
 from pykraft.server.clock import now

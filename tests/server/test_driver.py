@@ -7,8 +7,6 @@ A node that ends while its disk stalls keeps its directory locked; an error with
 Source: ADR 056.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging

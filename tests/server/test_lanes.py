@@ -1,7 +1,5 @@
 """Lanes: order, group commit, and a stalled or failed disk that blocks nothing else."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """One connection without a network: what is passed on, when reading pauses, and how both loops write."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import struct

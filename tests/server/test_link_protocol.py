@@ -1,7 +1,5 @@
 """What asyncio calls reaches the link."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import pytest

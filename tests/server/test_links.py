@@ -3,8 +3,6 @@
 Source: Kafka's ``socket.request.max.bytes``; ours (ADR 033, ADR 065).
 """
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import struct

@@ -1,7 +1,5 @@
 """A log file stays within its size, and the descriptors follow the current file."""
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil

@@ -3,8 +3,6 @@
 How idle and how late a loop is, with hand-moved clocks; the table of all metrics in code and documentation.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import AsyncIterator

@@ -5,8 +5,6 @@ A node under load takes snapshots and deletes what they stand for, unless a snap
 systemd is told when the node serves; a node without it runs just the same.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging

@@ -1,7 +1,5 @@
 """Where groups of appends are synced: on the loop while the disk is quick, otherwise by the lane's thread."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 A leader's printout, in the words of Kafka's test server.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import io

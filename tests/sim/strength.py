@@ -18,8 +18,6 @@ Each bug is planted in a copy of the package, and `pykraft sim run` of that copy
 The clone is never changed. Exit status of ``run``: 0 when every bug was caught, 1 when one was not, 2 for a bad file.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import json

@@ -6,8 +6,6 @@ clients do.
 Source: Kafka ``RaftEventSimulationTest`` (canElectInitialLeader to leadershipWillNotChangeDuringNetworkPartition).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import permutations
 

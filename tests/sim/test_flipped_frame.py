@@ -1,7 +1,5 @@
 """A flipped frame reads as the bytes that it is made of."""
 
-from __future__ import annotations
-
 from pykraft.sim.flipped_frame import FlippedFrame
 
 

@@ -5,8 +5,6 @@ change moves the worlds, ``pykraft sim mutants --seeds 0:500 --rewrite`` finds n
 regenerates the tables of the documentation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path

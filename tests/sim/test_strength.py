@@ -1,7 +1,5 @@
 """Bugs as changes of text: they are drawn, planted once, and the worlds that catch them are counted."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

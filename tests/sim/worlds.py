@@ -3,8 +3,6 @@
 A world for tests of one fault family: the test calls its faults directly, with separate random streams.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random

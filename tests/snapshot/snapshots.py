@@ -1,7 +1,5 @@
 """Snapshots for tests, and their content, read in the simplest way."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random

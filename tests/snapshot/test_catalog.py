@@ -3,8 +3,6 @@
 Source: KIP-630 §When to Delete Snapshots, KIP-876; Kafka's ``KafkaRaftLog``; ours (snapshots that are read stay).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Source: KIP-630 §FetchSnapshot; Kafka's ``KafkaRaftClient.handleFetchSnapshotResponse``. Checks and resuming are ours.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from random import Random
 

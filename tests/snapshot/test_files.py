@@ -3,8 +3,6 @@
 Source: KIP-630 §Snapshot Format; Kafka's ``Snapshots``, ``SnapshotPath``, ``KafkaRaftLog.recoverSnapshots``.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

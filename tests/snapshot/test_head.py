@@ -6,8 +6,6 @@ Source: KIP-630 §Snapshot Format, KIP-853; Kafka's ``RecordsSnapshotReader`` an
 ``FileRawSnapshotReader`` (whose positions end at 2 GiB) and ``RecordsSnapshotReader``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path

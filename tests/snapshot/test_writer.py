@@ -3,8 +3,6 @@
 Source: KIP-630, KIP-853 §Bootstrapping; Kafka's ``RecordsSnapshotWriter`` and ``FileRawSnapshotWriter``.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from pathlib import Path
 from random import Random

@@ -9,8 +9,6 @@ other JVMs that tests start. A JVM that cannot use the archive, or without one, 
 Source: JEP 350, dynamic class data sharing.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile

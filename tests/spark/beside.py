@@ -3,8 +3,6 @@
 What is in the folder comes first on the path, and everything else is what the locks say.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Quorums of one that tests of the data source read."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

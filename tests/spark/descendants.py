@@ -4,8 +4,6 @@ Invariant: only the very process that was seen is killed, because pid and start 
 Linux only, because it reads ``/proc``.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterable

@@ -11,8 +11,6 @@ kill. After the last round the load ends, and everything that was ever acknowled
 order, and all four tables must agree. Exit status 0 when all that holds.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import signal

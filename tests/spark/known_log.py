@@ -4,8 +4,6 @@ The pipeline must make these tables wherever it runs: in a local session, and on
 command line. `DIGESTS` are those of the local session's; a change of the tables' columns changes them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

@@ -5,8 +5,6 @@ of disk. A plan reads nothing else of them. Prints the number of tasks, the time
 status 1 if the plan takes 10 s or more, or 512 MiB or more.
 """
 
-from __future__ import annotations
-
 import argparse
 import resource
 import sys

@@ -1,7 +1,5 @@
 """Logs that tests write: batches of known values in segment files, as a replica has them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

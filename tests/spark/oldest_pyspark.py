@@ -5,8 +5,6 @@
 The first run fetches it (some 430 MB) into a folder beside the environment's own packages.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

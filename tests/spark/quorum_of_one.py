@@ -1,7 +1,5 @@
 """A real quorum of one node, in this process, for what reads a live quorum."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Sequence

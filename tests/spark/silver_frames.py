@@ -1,7 +1,5 @@
 """The silver tables as functions from DataFrame to DataFrame, for tests that have no micro-batch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pyarrow as pa

@@ -11,8 +11,6 @@ kill. After the last round the load ends. Then the second log must have the valu
 the same order; and what was acknowledged in the first must be in it. Exit status 0 when all that holds.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import sys

@@ -5,8 +5,6 @@
 Ends by SIGINT. A query whose other Python processes died is restarted, as `pykraft pipeline run` does.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

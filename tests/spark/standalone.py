@@ -5,8 +5,6 @@ killed by its own pid. All listen on the loopback interface only. Each worker ha
 runs the copy of a slow task only on another host.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

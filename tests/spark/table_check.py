@@ -3,8 +3,6 @@
 It reads the tables with ``deltalake`` alone, so the program that wrote them cannot hide its own faults.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Columns made of buffers equal those that pyarrow converts, and a process that makes them has no pandas."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The executors find what a process alone finds; an error of a task is ours again."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Descendant processes are found, and only the observed process is killed."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

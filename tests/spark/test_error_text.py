@@ -1,7 +1,5 @@
 """One line is extracted from Spark's error text; an error of ours is recognized."""
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Driver, Python worker and leader are killed with -9 in turn: each record is in the tables once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The work of a plan: a few reads for each segment, whatever the segment's size, and no more tasks than segments."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

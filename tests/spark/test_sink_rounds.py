@@ -1,7 +1,5 @@
 """A stream out of one quorum into another, under kill -9: each record is in the second quorum once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

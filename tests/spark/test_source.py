@@ -1,7 +1,5 @@
 """``format("pykraft")`` in Spark: Kafka's own directories as rows of its replicas; errors that say what to do."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

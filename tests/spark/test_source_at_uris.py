@@ -1,7 +1,5 @@
 """Spark reads logs from object storage as from directories: batch queries, streams, and what goes wrong there."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The pipeline on a standalone cluster writes the same tables as here, and nothing twice while processes are killed."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The check of the kill rounds finds planted faults in tables."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

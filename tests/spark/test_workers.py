@@ -1,7 +1,5 @@
 """Groups: one for each of two sessions, one for each module with a fixture of its own, none for others."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.spark.workers import group_of

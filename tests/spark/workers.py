@@ -10,8 +10,6 @@ The groups are read from the modules' text, since the process that schedules col
 (``--dist loadgroup``) do nothing with pytest 9.2: xdist 3.8 puts them into an attribute that pytest no longer reads.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import pytest

@@ -1,7 +1,5 @@
 """Tables of text: aligned, and never cut."""
 
-from __future__ import annotations
-
 import io
 import os
 

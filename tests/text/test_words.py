@@ -7,8 +7,6 @@ Percentiles weighted by records: the nearest rank, compared with a count of all 
 Suggestions for misspelled names.
 """
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Writes each package's lines of today into budgets.toml: ``python -m tests.tidy.budgets``."""
 
-from __future__ import annotations
-
 from tests.tidy.repository import ROOT, files
 from tests.tidy.tree_rules import BUDGETS_PATH, package_lines
 

@@ -4,8 +4,6 @@ Invariant: the rules judge the files that git tracks or would add, so a file is 
 that tools leave behind never are. Recorded bytes (``tests/golden``) are not prose and are left out.
 """
 
-from __future__ import annotations
-
 import ast
 import subprocess
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Source: TigerBeetle's ``tidy.zig`` (dead files); websockets' ``maxi_cov.py`` (each module has its own tests).
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import tomllib

@@ -10,8 +10,6 @@ with the same command. Processor time and memory are those of the session: drive
 Python processes of tasks took 512 MiB or more.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

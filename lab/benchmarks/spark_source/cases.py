@@ -4,8 +4,6 @@ A case is a query over one set of data. Its contenders are Spark's Kafka connect
 `pykraft` over files and over a live quorum. Some have a second form: batches instead of records, or all twelve columns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final

@@ -9,8 +9,6 @@ time for a byte, tasks and busy time of each executor, bytes that went through a
 Invariant: a number of executors is measured only once all of them are registered, and after a run that warms them.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -4,8 +4,6 @@ Turn 0 is not counted: it warms the sessions, the page cache and the servers, an
 records. Invariant: a run that the file has is not repeated; both sessions stay open, and only one works at a time.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

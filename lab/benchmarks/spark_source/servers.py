@@ -4,8 +4,6 @@ The records are in the broker's topics of two partitions, one for each core, and
 before the node starts. Both have batches of about the same size, uncompressed.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Mapping, Sequence

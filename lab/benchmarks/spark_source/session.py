@@ -6,8 +6,6 @@ An order is a JSON object: the format, its options, a schema or columns, and wha
 it took, and the number of records if that was the question. Invariant: both sessions have the same settings of Spark.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

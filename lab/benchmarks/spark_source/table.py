@@ -4,8 +4,6 @@ Invariant: every figure comes from the file of results; a ratio is the median of
 compare runs of the same minute. The connector is the measure.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final

@@ -10,8 +10,6 @@ added.
 Source: Linux man-pages ``proc(5)``.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import threading

@@ -1,7 +1,5 @@
 """The command: ``python -m lab.benchmarks.suite run``, ``list``, ``page`` and ``docs``; ``--help`` tells more."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

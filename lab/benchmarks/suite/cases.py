@@ -4,8 +4,6 @@ A case compares its contenders, and a group its cases: in each turn each of them
 case says all that distinguishes it, so results can be matched by it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -7,8 +7,6 @@ unit; ``rate`` is operations per second, ``cpu_us`` the processor time of all pr
 cannot be measured.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -6,8 +6,6 @@ VOTERS is ``1=host:port,...``. Prints a line once all of them have received a re
 killed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from pathlib import Path

@@ -5,8 +5,6 @@ Invariant: what comes from a run is escaped, and the page has no external addres
 Source: Content Security Policy Level 3 (W3C).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ What is built goes into the user's cache folder, by the hash of its sources. Inv
 same way: a node prints when its window begins and ends, and the processor time of all processes is read at both times.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

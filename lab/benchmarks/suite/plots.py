@@ -3,8 +3,6 @@
 Every row has a name and its value in words, so position or text tells everything that color tells.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final

@@ -8,8 +8,6 @@ default leaves syncing to the kernel. Invariant: the processor time is that of t
 Source: Kafka's ``kafka-producer-perf-test.sh``; its configuration reference (flush.messages, min.insync.replicas).
 """
 
-from __future__ import annotations
-
 import os
 import re
 import socket

@@ -1,7 +1,5 @@
 """Quorums of ours as contenders of `lab.bench.race.Race`: with many observers, and with a long log."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -7,8 +7,6 @@ the machine other programs used right before it; the load average is mostly the 
 Source: ``proc(5)``, /proc/stat.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

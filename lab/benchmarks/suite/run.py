@@ -4,8 +4,6 @@ Invariants: a run that the file has is not repeated; a contender that this machi
 so; a run that fails is a result, and the suite goes on. At its end it has an exit status and a line that says why.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -4,8 +4,6 @@ Between ``<!-- results: GROUP -->`` and ``<!-- end -->`` stands the table of a g
 Invariant: everything between markers comes from one file of results; a group that the file lacks keeps what it has.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

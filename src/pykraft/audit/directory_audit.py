@@ -27,8 +27,6 @@ Source: ours; KIP-595, KIP-630, KIP-853; Raft §5.3; Kafka's ``RecordsSnapshotWr
 the files, and its ``ProducerStateManager`` names those that tell how far a log was written.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

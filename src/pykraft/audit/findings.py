@@ -6,8 +6,6 @@ page, since a file may have any name.
 Source: ours.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum

@@ -10,8 +10,6 @@ moment later would call the rest lost. Invariant: no file in `EarlierFiles` is y
 Source: KIP-631 (``cluster.id`` in meta.properties); ours.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress

@@ -1,7 +1,5 @@
 """``pykraft audit``: check the directories of all replicas on Spark, each for itself and against the others."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -7,8 +7,6 @@ so one file serves both tools.
 Source: Kafka's ``MetadataQuorumCommand`` (options), ``AdminClientConfig`` (properties).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager

@@ -4,8 +4,6 @@ The script asks ``pykraft`` for candidates, so it stays valid when commands chan
 `pykraft.cli.main` names the commands without importing them.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import click

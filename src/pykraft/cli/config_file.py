@@ -6,8 +6,6 @@ the properties.
 Source: Kafka's ``StorageTool``, ``TestRaftServer``; KIP-853 (directory ids; the lowest are reserved).
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re

@@ -3,8 +3,6 @@
 Source: Kafka's ``DumpLogSegments`` (kafka-dump-log), whose lines the text repeats field by field.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Iterator

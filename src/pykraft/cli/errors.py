@@ -4,8 +4,6 @@
 with 1.
 """
 
-from __future__ import annotations
-
 import logging
 import signal
 import sys

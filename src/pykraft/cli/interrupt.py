@@ -9,8 +9,6 @@ A closed terminal fails reads and writes with EIO, and the kernel sends SIGHUP. 
 that fails because its terminal is closed ends by SIGHUP (`hang_up`). A server replaces these handlers once it serves.
 """
 
-from __future__ import annotations
-
 import _thread
 import errno
 import logging

@@ -4,8 +4,6 @@ An error that pykraft raises on purpose becomes one line and an exit code (`pykr
 is a bug and shows its traceback.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 from collections.abc import Mapping

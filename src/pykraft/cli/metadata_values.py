@@ -4,8 +4,6 @@ JSON has the whole record, as kafka-dump-log prints it, beside the bytes; text i
 Invariant: no value of a log makes a command fail.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -7,8 +7,6 @@ imported at the top (see `pykraft.__main__`).
 Source: the README of Kafka's raft module; Kafka's ``TestRaftServer`` and ``CommandLineUtils``.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 

@@ -6,8 +6,6 @@ make a quorum that can start, and a list means the same on every node.
 Source: Kafka's ``StorageTool`` (kafka-storage), ``Formatter`` and ``DynamicVoters``; KIP-853 §Bootstrapping, KIP-1170.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """``pykraft verify``: check a data directory; report damage by file and position, and how to repair it."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Iterator

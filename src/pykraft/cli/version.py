@@ -3,8 +3,6 @@
 Invariant: without options it prints one line and imports nothing else.
 """
 
-from __future__ import annotations
-
 import json
 import platform
 import sys

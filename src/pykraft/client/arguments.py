@@ -6,8 +6,6 @@ bounds; a bootstrap list has at least one entry, and each can be dialed.
 Source: Kafka's ``ClientUtils.parseAndValidateAddresses``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias, TypeVar

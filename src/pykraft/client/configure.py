@@ -6,8 +6,6 @@ complete, and whatever is not given is Kafka's default.
 Source: Kafka's ``KRaftConfigs`` and ``QuorumConfig``; RFC 3986 §3.2.2 for brackets.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from os import PathLike

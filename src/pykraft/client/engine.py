@@ -6,8 +6,6 @@ to the application; any other exception in a call ends the node.
 Source: Kafka's ``KafkaRaftManager``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import Callable, Mapping, Sequence

@@ -6,8 +6,6 @@ ends.
 Source: Kafka's ``LeaderAndEpoch``; ``RaftClient.Listener.handleClaim`` and ``handleResign`` of 2020.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from inspect import isawaitable

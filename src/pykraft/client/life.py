@@ -6,8 +6,6 @@ called on the application's loop.
 Source: Kafka's ``KafkaRaftClient.initialize``, ``shutdown`` and ``close``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket

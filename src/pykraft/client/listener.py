@@ -6,8 +6,6 @@ or the end of the node, wakes every waiter, which then reads the leader itself.
 Source: Kafka's ``RaftClient.Listener``.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from typing import Final, Generic, Protocol, TypeVar

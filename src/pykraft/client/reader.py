@@ -7,8 +7,6 @@ where files are read: in the node's bulk lane, or in any thread.
 Source: Kafka's ``BatchReader``, ``Batch``, ``SnapshotReader`` and ``RecordsSnapshotReader``.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Final, Generic, NoReturn, TypeAlias, TypeVar, cast

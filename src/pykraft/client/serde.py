@@ -6,8 +6,6 @@ node refuses an empty one, since no KRaft reader accepts it. Neither method may 
 Source: Kafka's ``RecordSerde`` and ``StringSerde``.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -12,8 +12,6 @@ open: from before the listener is called until it is done; tasks that it left ru
 Source: Kafka's ``KafkaRaftClient.ListenerContext``, ``SnapshotGenerator`` and ``SnapshotEmitter``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence

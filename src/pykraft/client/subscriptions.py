@@ -6,8 +6,6 @@ before the last call of its former registration is done.
 Source: Kafka's ``KafkaRaftClient.register`` and ``unregister``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Iterator

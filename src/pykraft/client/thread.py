@@ -8,8 +8,6 @@ swallows that cancellation; after it, signals do what they did before.
 Source: Kafka's ``KafkaRaftClientDriver`` and ``RaftMessageQueue``; ``asyncio.timeout``, which ends a block as well.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections import deque

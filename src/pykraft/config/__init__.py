@@ -8,8 +8,6 @@ Source: Kafka's ``QuorumConfig``, ``MetadataLogConfig``, ``SocketServerConfigs``
 voters are ours.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -7,8 +7,6 @@ Source: Kafka's ``QuorumConfig``, ``MetadataLogConfig``, ``KRaftConfigs``, ``Soc
 ``ServerConfigs``; KIP-595 for the names of 2020.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import Enum

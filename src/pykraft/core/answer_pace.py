@@ -12,8 +12,6 @@ sender an answer moves at most at `UNSEEN_BYTES_PER_MS`, whatever the kernel say
 Source: ours (ADR 036, ADR 139); Kafka's clients count only whole responses.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final
 

@@ -8,8 +8,6 @@ peer. Every state transition forgets all requests, so that a response to another
 Source: KIP-595 §Request timeout; Kafka ``RequestManager``; KAFKA-19354 (bootstrap when the leader fails).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random

@@ -12,8 +12,6 @@ leader yet has only heard of it, and believes the first alone.
 Source: ours (ADR 129); KIP-595 §EndQuorumEpoch. Kafka believes the first alone.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from pykraft.core.election import successor_backoff_ms

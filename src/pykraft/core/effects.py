@@ -8,8 +8,6 @@ only once that job is durable (etcd ``doc.go``; openraft ``io_ordering``).
 protocol waits for them.
 """
 
-from __future__ import annotations
-
 from typing import TypeAlias
 
 from pykraft.core.messages import FetchResponse, FetchSnapshotResponse, Request, Response

@@ -6,8 +6,6 @@ the new state gets.
 Source: KIP-595, KIP-996; Kafka ``KafkaRaftClient.transitionTo*`` and ``QuorumState``.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import assert_never
 

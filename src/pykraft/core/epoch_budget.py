@@ -14,8 +14,6 @@ Data only; times are mono ms. One entry for each voter and one for all others. A
 Source: ours; Raft dissertation §6.2 (disruptive servers); Kafka adopts every epoch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ logs find their last common record: where does an epoch end here?
 Source: KIP-101, KIP-595 §Log reconciliation; Kafka ``LeaderEpochFileCache``.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 

@@ -4,8 +4,6 @@ The host builds them from frames, finished storage jobs, the clock and calls of 
 `Raft.step`.
 """
 
-from __future__ import annotations
-
 from typing import Final, TypeAlias
 
 from pykraft.core.messages import Request, Response

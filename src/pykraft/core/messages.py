@@ -10,8 +10,6 @@ incoming, for this node's default listener. Empty means unknown.
 Source: KIP-595, KIP-853, KIP-996, KIP-1166; Kafka's message definitions of 4.3 and 4.4.
 """
 
-from __future__ import annotations
-
 from typing import Final, TypeAlias
 
 from pykraft.errors import ErrorCode

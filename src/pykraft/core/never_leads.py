@@ -16,8 +16,6 @@ Kafka's voters know nothing of this: all messages are those of any other voter.
 Source: ours (ADR 077).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Final
 

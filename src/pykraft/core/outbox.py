@@ -11,8 +11,6 @@ Only this module enforces two rules:
 Source: etcd ``doc.go`` and openraft ``io_ordering`` (order of writes); Kafka's ``durableTransitionTo``.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import replace
 from enum import Enum, auto

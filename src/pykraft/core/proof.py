@@ -7,8 +7,6 @@ id, so that no leader counts it.
 Data only; the rules are in ``core.on.proof``. Source: ours (ADR 022); KAFKA-14077.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final
 

@@ -8,8 +8,6 @@ fetches and acknowledges.
 Data only; the rules are in ``core.on.corruption``.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from pykraft.types import Damage, Epoch, Offset

@@ -5,8 +5,6 @@ It has no state, so that tests can compare it with a brute-force twin.
 Source: Raft paper §5.3–5.4; Kafka ``LeaderState.maybeUpdateHighWatermark``; etcd ``quorum/majority.go``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from pykraft.types import Offset

@@ -11,8 +11,6 @@ reports every finished job, answer and failure as an event, and calls `step` wit
 Source: KIP-595, KIP-996; Kafka ``QuorumState.initialize``; the shape is etcd's ``Ready`` and scylla's ``fsm_output``.
 """
 
-from __future__ import annotations
-
 from random import Random
 
 from pykraft.config import RaftConfig

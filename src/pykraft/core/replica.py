@@ -6,8 +6,6 @@ ensures the latter).
 Source: KIP-595; Kafka ``QuorumState``.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from random import Random
 from typing import assert_never

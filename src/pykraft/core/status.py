@@ -9,8 +9,6 @@ A leader's progress of each voter is not in it; the host's thread may read that 
 Source: etcd ``raft.BasicStatus``, as ``Node.Status`` returns it; Kafka's ``QuorumState`` and ``LeaderAndEpoch``.
 """
 
-from __future__ import annotations
-
 from typing import Final, NamedTuple
 
 from pykraft.core.quarantine import Quarantine

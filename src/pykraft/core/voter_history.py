@@ -10,8 +10,6 @@ static set is in force, at level 0. An entry at offset -1 comes from the checkpo
 Source: KIP-853 §Log and voter sets; Kafka ``KRaftControlRecordStateMachine``, ``VoterSetHistory``.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Generic, TypeVar

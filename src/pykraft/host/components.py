@@ -5,8 +5,6 @@ Invariant: a component knows only those in its constructor; everything else goes
 Source: Kafka's ``KafkaRaftManager`` builds the same from a configuration.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial

@@ -6,8 +6,6 @@ a leader and its endpoint. The error for want of a leader lists the voters all t
 Source: KIP-700, KIP-919 (endpoint types); Kafka's ``AuthHelper.computeDescribeClusterResponse``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

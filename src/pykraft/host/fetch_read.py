@@ -14,8 +14,6 @@ At most READS_MAX reads run at a time, the others wait in order, and each reques
 Source: Kafka's ``KafkaRaftLog.read`` (isolation UNCOMMITTED); the generation is ours.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -13,8 +13,6 @@ Source: dask's ``worker_state_machine`` (instructions out, events in); etcd ``ra
 openraft ``io_ordering``.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias

@@ -12,8 +12,6 @@ Invariant: no report asks for a wake-up or changes anything, so a node runs the 
 Source: ADR 051; KIP-853 §Disk failure, where Kafka reports nothing: such a node fetches for ever without a vote.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from os.path import basename
 from typing import Final

@@ -15,8 +15,6 @@ Source: Kafka's ``KafkaRaftMetrics`` (group ``raft-metrics``), ``SampledStat``, 
 ``WindowedSum``, and ``TimeRatio``; KIP-595 §Metrics, KIP-853 §Metrics.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass

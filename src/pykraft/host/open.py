@@ -24,8 +24,6 @@ Source: Kafka's ``KafkaRaftManager``, ``QuorumState.initialize`` and ``KRaftCont
 KIP-853.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace

@@ -15,8 +15,6 @@ Retries and back-off are the core's. Source: Kafka's ``KafkaNetworkChannel`` and
 §Request timeout; the codes also KIP-853.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial

@@ -5,8 +5,6 @@ neither knows the other. All calls come from the host's thread. All answers come
 thread, never from inside a `Ports` call.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Final, NewType, Protocol, TypeVar
 

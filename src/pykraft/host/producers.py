@@ -16,8 +16,6 @@ The count is bounded here; the bytes are bounded in the core, which rejects what
 Source: Kafka's ``BatchAccumulator`` and the append purgatory of ``KafkaRaftClient``.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ and never needs a file for bytes that are still being written.
 Source: Kafka's leader serves fetches up to its log end; etcd ``raft/log_unstable.go``.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Final, TypeAlias

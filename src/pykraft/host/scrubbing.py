@@ -12,8 +12,6 @@ Source: ZFS' scrub; Kafka's ``internal.metadata.delete.delay.millis``, ``LogSegm
 ``Snapshots.markForDelete``; rules of ours.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final

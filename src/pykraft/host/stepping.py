@@ -7,8 +7,6 @@ scrubbing, snapshots, file removal and delivery. Once the inbox is closed, no st
 Source: Kafka's ``KafkaRaftClient.poll``; dask's ``BaseWorker``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Protocol
 

@@ -22,8 +22,6 @@ leases never hold one lock, and a later holder has a higher token.
 Source: ours (ADR 085, ADR 090); the ASGI specification 3.0; RFC 9112 §7.1 (chunks); Fetch standard §3.2 (Origin).
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

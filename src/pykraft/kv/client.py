@@ -8,8 +8,6 @@ a lease hears that it is lost before it can end, unless the program did not run 
 Source: ours (ADR 085, ADR 087, ADR 090).
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import time

@@ -7,8 +7,6 @@ about `IDLE_S`, if it sends nothing, or half a head, or does not read its answer
 Source: uvicorn's settings and its class H11Protocol; ours (ADR 085).
 """
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Sequence

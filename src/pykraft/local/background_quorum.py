@@ -6,8 +6,6 @@ the locked descriptor, and the system releases it however the process ends. A pi
 locked, so a process that got the pid of an ended node is never taken for it, nor sent a signal.
 """
 
-from __future__ import annotations
-
 import asyncio
 import fcntl
 import os

@@ -11,8 +11,6 @@ but not while it is paused, and a Java process not at all. A process leaves the 
 so its id does not belong to another process while it is there.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

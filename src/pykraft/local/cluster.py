@@ -6,8 +6,6 @@ bytes in a pipe outlive their writer; a line that was cut off is no acknowledgem
 journal, not for fixed times.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -27,8 +27,6 @@ depends on the number of batches and faults, not of records. For each claim:
 3. Spans that overlap are duplicates, and no record is acknowledged twice.
 """
 
-from __future__ import annotations
-
 import json
 import struct
 from bisect import bisect_left, bisect_right

@@ -5,8 +5,6 @@ different offsets. An incomplete batch at the end of the newest segment is not p
 is an error.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -9,8 +9,6 @@ Invariant: the ports and the cluster id never change, so the nodes that start he
 that pykraft made are ever removed.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

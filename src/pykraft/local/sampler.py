@@ -7,8 +7,6 @@ the interval is doubled, so that a long run is covered as a whole, at a coarser 
 Source: KIP-595 §DescribeQuorum, KIP-836 (times of replicas).
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Mapping, Sequence

@@ -8,8 +8,6 @@ Ports lie below the range from which the system assigns ports (32768 on Linux): 
 somebody's outgoing connection at any moment. Files have only properties that both servers know.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import random

@@ -12,8 +12,6 @@ the epochs of the log, and a node does not start.
 Source: rules of ours.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final

@@ -10,8 +10,6 @@ unsynced pages, tears, stalls and fills up. Callers may rely on this and no more
   dropped the pages, so the second sync would report success (fsyncgate, PostgreSQL 2018).
 """
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing

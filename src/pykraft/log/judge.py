@@ -32,8 +32,6 @@ does not confirm it, it still is damage: the checkpoint, or the memory of the no
 recovery point is ours.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

@@ -19,8 +19,6 @@ Source: etcd ``raft`` doc §Usage (persist before send); PostgreSQL's fsync fail
 ``KafkaRaftClient.appendAsFollower``, which syncs for voters and controllers only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Final, ParamSpec, TypeAlias, assert_never
 

@@ -9,8 +9,6 @@ This module reads and writes nothing. `pykraft.log.judge` says what the first pr
 `pykraft.log.recovery` opens and repairs a log. Source: Kafka's ``LogLoader.recoverLog``, ``LogSegment.recover``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count

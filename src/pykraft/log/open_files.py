@@ -14,8 +14,6 @@ log's generation.
 Source: Kafka keeps every segment open (``FileRecords``); RocksDB's ``max_open_files`` is the model.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path

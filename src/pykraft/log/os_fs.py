@@ -10,8 +10,6 @@ Source: POSIX ``open``, ``rename``, ``fsync``, ``pwritev``, ``fdatasync``, ``pos
 ``flock(2)``, ``fcntl_locking(2)``, ``fallocate(2)``; proc(5).
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import sys

@@ -4,8 +4,6 @@ A segment's file is named by its base offset in twenty digits and a suffix, a sn
 Source: Kafka's ``LogFileUtils``, ``Snapshots``; KIP-630.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from typing import Final

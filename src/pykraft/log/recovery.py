@@ -23,8 +23,6 @@ Source: Kafka's ``LogLoader``; KIP-595, KIP-630; Rebello et al., Can Application
 ATC 2020).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ An error says where, what was expected and what was found.
 Source: Kafka's ``FileLogInputStream`` and ``LogSegment.recover``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final

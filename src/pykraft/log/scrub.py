@@ -8,8 +8,6 @@ a scrub says nothing about the disk.
 Source: ZFS' scrub, TigerBeetle's grid scrubber; rules of ours.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol

@@ -13,8 +13,6 @@ are no longer its own and report corruption; `pykraft.log.log.Log` tells that fr
 Source: Kafka's ``LogSegment``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final

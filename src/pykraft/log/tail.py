@@ -12,8 +12,6 @@ log. No CRC covers a length; the bytes after a batch show that its length is wro
 Source: Kafka's ``LogSegment.recover`` and ``FileRecords`` (preallocated files).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass, replace

@@ -12,8 +12,6 @@ Memory is bounded as in `pykraft.log.scan`. The caller knows which offset must c
 Source: ours, after Kafka's ``DumpLogSegments``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ leader it may be behind the records of the former leader, and `pykraft.machine.r
 Source: ours (ADR 068).
 """
 
-from __future__ import annotations
-
 import asyncio
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence

@@ -17,8 +17,6 @@ certain age uses the last confirmation that began within that time.
 Source: Raft dissertation §6.4; ours (ADR 069, ADR 070, ADR 092, ADR 138), after ADR 050.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext

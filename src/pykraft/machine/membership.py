@@ -7,8 +7,6 @@ at a time, by the leader, so the majorities before and after a change share a vo
 Source: KIP-853; ours (ADR 089).
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial

@@ -29,8 +29,6 @@ of 6 to 15. Everything else that is none of the above is foreign to all versions
 Source: ours (ADR 068).
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

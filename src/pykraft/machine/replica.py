@@ -26,8 +26,6 @@ clock has advanced since it leads. No wall clock ends a session, and time stands
 Source: Raft dissertation §6.3; ours (ADR 068, ADR 138).
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum

@@ -15,8 +15,6 @@ with another `StateMachine.snapshot_version`, are never compared.
 Source: ours (ADR 092); PostgreSQL's and FoundationDB's consistency checks compare replicas as well.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable

@@ -8,8 +8,6 @@ else, say a tuple as a list, is refused when it is serialized, so no replica eve
 Source: Raft dissertation §6.3; ours (ADR 068).
 """
 
-from __future__ import annotations
-
 import json
 import types
 from abc import ABC, abstractmethod

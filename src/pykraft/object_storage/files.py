@@ -17,8 +17,6 @@ reason of ours. The library's own text may hold parts of a request, so only its 
 Source: ours; Apache Arrow's ``pyarrow.fs``.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import time

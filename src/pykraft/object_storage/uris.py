@@ -9,8 +9,6 @@ holds gets into plans, checkpoints and messages.
 Source: RFC 3986; the URIs of Apache Arrow's file systems.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path, PosixPath, PurePath, PurePosixPath

@@ -5,8 +5,6 @@ defines all colors for light and dark screens, followed by the page's own rules.
 and never searched for names, so text of a run that contains ``@name@`` stays text. The caller escapes it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

@@ -9,8 +9,6 @@ Charts that several pages have are drawn here, too, from plain numbers; every ax
 Source: CSS custom properties; matplotlib's SVG backend, which can write text as text.
 """
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

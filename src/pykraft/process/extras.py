@@ -6,8 +6,6 @@ with the command that installs it, and never a traceback; any other failed impor
 Source: mypyc's ``group_name``, which names the module with the shared code; XDG Base Directory Specification.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -9,8 +9,6 @@ loads without reading many files, since `end_on_early_signals` is the first call
 Source: the JVM (``JVM_RegisterSignal``), whose shutdown signals are SIGHUP, SIGINT and SIGTERM.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import signal

@@ -14,8 +14,6 @@ it; for any other there is no answer that the peer could read.
 Source: Kafka protocol guide §Protocol; KIP-482; KIP-511.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable
 from functools import cache

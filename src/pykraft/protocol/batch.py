@@ -30,8 +30,6 @@ with the offset after the previous one. Whatever differs in any way is no run: t
 Source: KIP-98 §Message Format; Kafka's ``DefaultRecordBatch``, ``FileLogInputStream``; the runs are ours.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

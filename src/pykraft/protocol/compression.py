@@ -20,8 +20,6 @@ really written, not with what a header promises. (The window of a zstd frame is 
 Source: KIP-98, KIP-110; Kafka's ``CompressionType``; the framing of snappy-java's ``SnappyOutputStream``.
 """
 
-from __future__ import annotations
-
 import struct
 import zlib
 from collections.abc import Callable

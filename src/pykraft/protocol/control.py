@@ -18,8 +18,6 @@ Source: KIP-595, KIP-630, KIP-853; Kafka's ``ControlRecordType`` and its message
 ``SnapshotHeaderRecord``, ``SnapshotFooterRecord``, ``KRaftVersionRecord``, ``VotersRecord``.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from enum import IntEnum

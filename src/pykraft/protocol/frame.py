@@ -11,8 +11,6 @@ The rest of a large frame may be received where it belongs (`FrameReader.room`),
 Source: Kafka protocol guide §Protocol; Kafka's NetworkReceive.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Sequence
 

@@ -16,8 +16,6 @@ Source: Kafka protocol guide §Protocol Primitive Types; KIP-482 §Tagged fields
 ``ByteUtils.readVarint``, ``readVarlong``.
 """
 
-from __future__ import annotations
-
 import struct
 from typing import Final
 

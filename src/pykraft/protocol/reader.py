@@ -11,8 +11,6 @@ the version lacks is in the body with its default. Tagged fields that the schema
 Source: Kafka protocol guide; KIP-482.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from typing import TypeAlias

@@ -17,8 +17,6 @@ time of the append, numbers in more bytes than they need, very large times.
 Source: KIP-98 §Message Format; KIP-82 for headers; Kafka's ``DefaultRecord`` and its ``readPartiallyFrom``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final

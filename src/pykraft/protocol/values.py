@@ -18,8 +18,6 @@ have the same size. The bytes from attributes to key length depend only on the p
 Source: KIP-595; Kafka's ``BatchBuilder`` (what is written) and ``RecordsIterator`` (what is refused when read).
 """
 
-from __future__ import annotations
-
 import struct
 from bisect import bisect_right
 from collections import Counter

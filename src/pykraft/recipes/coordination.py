@@ -30,8 +30,6 @@ the transaction that ends the job: see `TakenJob.done`.
 Source: ours (ADR 087); the lock is that of ZooKeeper and etcd.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress

@@ -9,8 +9,6 @@ Invariant: a command that `check_command` accepts is one that every replica read
 Source: ours (ADR 087).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 

@@ -6,8 +6,6 @@ A call raises what `pykraft.machine.Replicated.execute` and ``read`` raise, whic
 Source: ours (ADR 087).
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress

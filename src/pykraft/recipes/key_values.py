@@ -12,8 +12,6 @@ gets each item before that is changed. A copy of a GiB of items stopped the loop
 Source: ours (ADR 084, ADR 087, ADR 103); the model is that of etcd's version 3.
 """
 
-from __future__ import annotations
-
 import json
 import operator
 from bisect import bisect_left, insort

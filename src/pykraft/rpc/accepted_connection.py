@@ -6,8 +6,6 @@ repeat, and their answers, take the shorter way of `pykraft.rpc.fetch_template`.
 Source: ADR 071.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from typing import Final
 

@@ -3,8 +3,6 @@
 Source: KIP-853 §AddRaftVoter, KIP-1186; Kafka's RaftUtil.
 """
 
-from __future__ import annotations
-
 from pykraft.core.messages import AddVoterRequest, ChangeVoterResponse
 from pykraft.protocol.schema import Body
 from pykraft.rpc import parts

@@ -7,8 +7,6 @@ lowest level is 0, such as kraft.version, appear only from version 4 on, since o
 Source: KIP-35, KIP-511, KIP-584; Kafka's ApiVersionsResponse and NodeApiVersions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import TypeAlias
 

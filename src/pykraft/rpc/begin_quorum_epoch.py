@@ -5,8 +5,6 @@ Version 0 carries neither the voter nor the endpoints: the encoder drops them.
 Source: KIP-595 §BeginQuorumEpoch, KIP-853; Kafka's RaftUtil.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 from pykraft.core.messages import BeginQuorumEpochRequest, BeginQuorumEpochResponse

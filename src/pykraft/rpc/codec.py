@@ -7,8 +7,6 @@ which the connection is closed.
 Source: Kafka's ApiKeys and RaftUtil.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -8,8 +8,6 @@ node.
 Source: KIP-35, KIP-511; Kafka's ``NetworkClient``.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from pykraft import __version__

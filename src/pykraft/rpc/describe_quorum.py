@@ -7,8 +7,6 @@ repeat it in the answer. The request has no cluster id. Without an error the mes
 Source: KIP-595 §DescribeQuorum, KIP-836, KIP-853; Kafka's DescribeQuorumRequest and DescribeQuorumResponse.
 """
 
-from __future__ import annotations
-
 from pykraft.config import METADATA_TOPIC_NAME
 from pykraft.core.messages import DescribedReplica, DescribeQuorumRequest, DescribeQuorumResponse, TopLevelError
 from pykraft.errors import ErrorCode

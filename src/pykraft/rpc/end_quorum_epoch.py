@@ -6,8 +6,6 @@ its version lacks.
 Source: KIP-595 §EndQuorumEpoch, KIP-853; Kafka's RaftUtil.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 from pykraft.core.messages import EndQuorumEpochRequest, EndQuorumEpochResponse

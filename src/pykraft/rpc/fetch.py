@@ -7,8 +7,6 @@ which requests below version 13 do not have: they are refused, as in Kafka. Reco
 Source: KIP-595 §Fetch, KIP-630, KIP-853, KIP-903, KIP-1166; Kafka's RaftUtil and ``KafkaRaftClient.buildFetchRequest``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from pykraft.core.messages import FetchRequest, FetchResponse, TopLevelError

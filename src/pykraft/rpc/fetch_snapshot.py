@@ -7,8 +7,6 @@ the core's message: `put_records` and `records_of`.
 Source: KIP-630 §FetchSnapshot, KIP-853; Kafka's RaftUtil and ``KafkaRaftClient.handleFetchSnapshotRequest``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from pykraft.core.messages import FetchSnapshotRequest, FetchSnapshotResponse, TopLevelError

@@ -13,8 +13,6 @@ attempt for each doubling of their number.
 Source: Kafka has no such thing; see ADR 071.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from struct import Struct

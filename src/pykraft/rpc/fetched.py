@@ -7,8 +7,6 @@ the first batch always comes whole, however large.
 Source: KAFKA-18723 (a follower must check what it fetched), KIP-74 (the first batch comes whole).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import field
 

@@ -9,8 +9,6 @@ printable) counts as absent.
 Source: KIP-595, KIP-853; Kafka's RaftUtil and ``KafkaRaftClient.hasValidClusterId`` and ``hasValidTopicPartition``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import TypeAlias, TypeVar
 

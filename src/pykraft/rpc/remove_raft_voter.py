@@ -3,8 +3,6 @@
 Source: KIP-853 §RemoveRaftVoter; Kafka's RaftUtil.
 """
 
-from __future__ import annotations
-
 from pykraft.core.messages import RemoveVoterRequest
 from pykraft.protocol.schema import Body
 from pykraft.rpc import parts

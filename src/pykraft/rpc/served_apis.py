@@ -15,8 +15,6 @@ KIP-631 (brokers), KIP-919 (controllers), KIP-858 (directories); Kafka's ``NodeT
 disconnects and repeats the request; seen with Kafka 4.3.1 (ADR 078).
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass

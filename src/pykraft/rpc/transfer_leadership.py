@@ -3,8 +3,6 @@
 Source: Raft dissertation §3.10.
 """
 
-from __future__ import annotations
-
 from pykraft.core.messages import TransferLeadershipRequest, TransferLeadershipResponse
 from pykraft.protocol.schema import Body
 from pykraft.rpc import parts

@@ -7,8 +7,6 @@ the result above them.
 Source: KIP-584, KIP-778, KAFKA-16538; Kafka's ``QuorumController.updateFeatures``.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from pykraft.core.messages import ChangeVoterResponse, UpdateFeaturesRequest

@@ -5,8 +5,6 @@ The answer has one error and no partition; one struct names the leader and its e
 Source: KIP-853 §UpdateRaftVoter; Kafka's RaftUtil.
 """
 
-from __future__ import annotations
-
 from pykraft.core.messages import UpdateVoterRequest, UpdateVoterResponse
 from pykraft.protocol.schema import Body
 from pykraft.rpc import parts

@@ -6,8 +6,6 @@ UNSUPPORTED_VERSION: the sender must request a standard vote from that peer inst
 Source: KIP-595 §Vote, KIP-853, KIP-996; Kafka's RaftUtil.
 """
 
-from __future__ import annotations
-
 from pykraft.core.messages import TopLevelError, VoteRequest, VoteResponse
 from pykraft.protocol.schema import Body
 from pykraft.rpc import parts

@@ -14,8 +14,6 @@ the operator; RFC 6724 (order of addresses); POSIX §2.14 (the lowest available 
 looks names up in one small pool for everything, which a few dead names fill.
 """
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os

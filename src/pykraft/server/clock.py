@@ -3,8 +3,6 @@
 Source: POSIX ``CLOCK_MONOTONIC`` and ``CLOCK_REALTIME``.
 """
 
-from __future__ import annotations
-
 import time
 
 from pykraft.types import Instant

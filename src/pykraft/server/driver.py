@@ -15,8 +15,6 @@ An alarm, and the first line of its kind, is always logged. Three rules leave li
 Source: Kafka's ``KafkaRaftClientDriver`` and ``FaultHandler``; Linux's ``printk_ratelimit``; ours (ADR 056).
 """
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import logging

@@ -12,8 +12,6 @@ What is only written is written on the loop, however much else it has to do: to 
 Source: Kafka's ``KafkaRaftClient.flush`` (group commit); PostgreSQL's WAL writer.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable, Sequence

@@ -5,8 +5,6 @@ A class of its own, because asyncio wants a subclass of its `BufferedProtocol`, 
 Source: asyncio's ``BufferedProtocol``.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 from pykraft.server.link import Link

@@ -9,8 +9,6 @@ on, or misses lines, until that is mended.
 Source: Python's ``RotatingFileHandler``, Kafka's ``RollingFileAppender``.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 from io import TextIOWrapper

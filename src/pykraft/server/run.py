@@ -16,8 +16,6 @@ Source: Kafka's ``TestRaftServer.main``; KIP-630; Kafka's ``metadata.log.*`` and
 ``sd_notify(3)``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import json

@@ -12,8 +12,6 @@ was submitted. Meanwhile the loop does nothing else, and how long a sync takes i
 Times are seconds on the clock of the caller. Source: ADR 099.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from pykraft.log.lane import AppendBytes, Job

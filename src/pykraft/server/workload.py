@@ -12,8 +12,6 @@ cannot keep up writes less; it never queues more. Throughput and latency are wor
 Source: Kafka's ``TestRaftServer.RaftWorkloadGenerator``, ``ThroughputThrottler`` and ``WriteStats``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import os

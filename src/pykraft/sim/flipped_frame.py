@@ -3,8 +3,6 @@
 A module of its own, since no compiled class has ``bytes`` as its base (ADR 116).
 """
 
-from __future__ import annotations
-
 
 class FlippedFrame(bytes):
     """What its sender said is not what arrives. Only the simulator knows; replicas get it as any other frame."""

@@ -7,8 +7,6 @@ values and type; of a slice of another column only the slice counts.
 Source: Arrow's columnar format.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import accumulate
 

@@ -6,8 +6,6 @@ comes back as an instance of its own class. Only errors that we raise on purpose
 Source: PySpark's ``PythonException`` and ``StreamingQueryException``; its workers (``traceback.format_exc()``).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from functools import wraps

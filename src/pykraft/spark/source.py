@@ -7,8 +7,6 @@ ends where a start of its node would end it.
 Source: PySpark ``DataSource`` (SPARK-44076), its stream reader and its writers.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence

@@ -4,8 +4,6 @@ Invariant: a cell or a word is never cut or split. A table that is wider than it
 row.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import sys

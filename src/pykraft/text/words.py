@@ -7,8 +7,6 @@ shown in ms. A percentile is one of the values, never between two of them.
 Source: the nearest-rank definition.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 

@@ -1,7 +1,5 @@
 """``pykraft append``: what it makes of lines from a file or a pipe, and what it says of unknown outcomes."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

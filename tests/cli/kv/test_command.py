@@ -1,7 +1,5 @@
 """``pykraft kv watch``: lines and JSON lines, and where it stops. Options that the commands of ``pykraft kv`` share."""
 
-from __future__ import annotations
-
 import base64
 import json
 import sys

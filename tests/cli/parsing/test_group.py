@@ -1,7 +1,5 @@
 """Unknown commands are refused with the one that was meant; help fits a terminal; an error is one line of ours."""
 
-from __future__ import annotations
-
 import re
 
 import click

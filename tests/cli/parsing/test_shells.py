@@ -1,7 +1,5 @@
 """What shells ask, what they get, and what real ones then complete."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re

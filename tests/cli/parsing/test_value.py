@@ -1,7 +1,5 @@
 """Wrong values are refused with the option, the value and what to give; ``--json`` means the same for every command."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``pykraft pipeline metadata``: tables, differences and history of recorded clusters; wrong input is one line."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`pykraft quorum`: the options, output and JSON of each verb, and what it rejects before it asks."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

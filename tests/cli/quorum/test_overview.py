@@ -1,7 +1,5 @@
 """The overview of a quorum for a pipe, for terminals of any width, and as JSON; Kafka's two views byte for byte."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

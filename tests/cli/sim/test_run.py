@@ -1,7 +1,5 @@
 """``pykraft sim run`` and ``replay``: seeds, scenarios, rows, totals, traces, and how a failure is shown."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable

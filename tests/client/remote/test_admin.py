@@ -1,7 +1,5 @@
 """The search for the leader starts at any node, skips dead and wrong ones, and ends; so do questions to voters."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace

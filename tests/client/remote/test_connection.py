@@ -1,7 +1,5 @@
 """A connection to one node: negotiated versions, one answer per request, and a clear error for everything else."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """Fetches that find the leader: redirects, dead nodes, other topics and clusters; and the search ends."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace

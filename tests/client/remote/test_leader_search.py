@@ -1,7 +1,5 @@
 """Which node to ask next, given the earlier answers; each node is named once, in an order that every run repeats."""
 
-from __future__ import annotations
-
 import pytest
 
 from pykraft.client.arguments import ENDPOINTS_MAX

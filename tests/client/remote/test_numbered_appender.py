@@ -1,7 +1,5 @@
 """A numbered batch is sent again until its outcome is known, whatever answers are lost; then the outcome is told."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import chain, repeat

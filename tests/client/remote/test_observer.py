@@ -1,7 +1,5 @@
 """An observer with scripted leaders returns each committed batch once and in order, whatever leaders do."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

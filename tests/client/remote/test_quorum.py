@@ -1,7 +1,5 @@
 """The sums in a description of the quorum, computed as Kafka's tool does, and the verdict on it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """An observer fetches a snapshot: what can go wrong, and that no file is left."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from tempfile import gettempdir
 

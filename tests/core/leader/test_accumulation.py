@@ -3,8 +3,6 @@
 Source: KIP-595 (``quorum.append.linger.ms``); Kafka ``BatchAccumulator``.
 """
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

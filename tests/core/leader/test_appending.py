@@ -3,8 +3,6 @@
 Source: KIP-595 §Leader; Raft paper §5.4.2; Kafka ``LeaderState.maybeUpdateHighWatermark``.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

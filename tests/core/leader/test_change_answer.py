@@ -3,8 +3,6 @@
 Source: KIP-853 §AddRaftVoter, §RemoveRaftVoter, §UpdateRaftVoter.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from pykraft.core import messages

@@ -3,8 +3,6 @@
 Source: KIP-595 §Fetch; KIP-1166; Kafka ``ThresholdPurgatory``.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -3,8 +3,6 @@
 Source: KIP-853; Raft dissertation §6.4.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -3,8 +3,6 @@
 Source: KIP-595 §Fetch, KIP-836 (timestamps); Kafka ``LeaderState.ReplicaState``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -3,8 +3,6 @@
 Source: KIP-595 §Fetch; KIP-630; KIP-1166; Kafka ``KafkaRaftClient.tryCompleteFetchRequest``.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

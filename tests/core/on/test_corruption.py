@@ -5,8 +5,6 @@ It follows 2 in epoch 5 unless a test says otherwise; its log ends at 10 in epoc
 Source: ours; Raft paper §5.4.3 (Leader Completeness), §5.4.1 (votes).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

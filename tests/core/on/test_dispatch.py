@@ -3,8 +3,6 @@
 Source: Kafka ``KafkaRaftClient.handleRequest`` and ``handleResponse``; KIP-595 §DescribeQuorum; ours (ADR 036).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import get_args
 

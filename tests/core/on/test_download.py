@@ -3,8 +3,6 @@
 Source: KIP-630 §FetchSnapshot; Kafka ``KafkaRaftClient.handleFetchSnapshotResponse``.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from pykraft.core import messages

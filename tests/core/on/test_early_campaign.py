@@ -3,8 +3,6 @@
 Source: ADR 063; KIP-996.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -3,8 +3,6 @@
 Source: ours (ADR 129); Raft dissertation §4.2.3 and §6.2.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -3,8 +3,6 @@
 Source: KIP-595 §Fetch, KIP-853 (directory ids), KIP-1166 (high watermark in the request).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

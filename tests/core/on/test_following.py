@@ -3,8 +3,6 @@
 Source: KIP-595 §Leader discovery; Kafka ``KafkaRaftClient.maybeTransition`` and ``maybeHandleCommonResponse``.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

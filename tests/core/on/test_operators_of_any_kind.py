@@ -6,8 +6,6 @@ Source: ours: no request from outside ends a node; KIP-853 §AddRaftVoter, §Rem
 for what the requests ask.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random

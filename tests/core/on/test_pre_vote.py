@@ -3,8 +3,6 @@
 Source: KIP-996; Raft dissertation §9.6; Kafka ``KafkaRaftClient.handleVoteRequest``, ``ProspectiveState``.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -5,8 +5,6 @@ It is 1 of three voters in epoch 5 and follows 2, with the log of `replicas` tha
 Source: ours (ADR 022, with the argument); KAFKA-14077; Raft dissertation §11.2 (a server that lost its state).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -3,8 +3,6 @@
 Source: ours (ADR 022).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -3,8 +3,6 @@
 Source: KIP-595 §BeginQuorumEpoch, §EndQuorumEpoch, KIP-853.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

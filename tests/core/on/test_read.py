@@ -3,8 +3,6 @@
 Source: Raft dissertation §6.4; spec of BeginQuorumEpoch: KIP-595.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -3,8 +3,6 @@
 Source: Kafka ``KafkaRaftClient.validateVoterOnlyRequest`` and ``validateLeaderOnlyRequest``.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from pykraft.core.effects import Reply, WriteElectionState

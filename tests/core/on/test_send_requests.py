@@ -3,8 +3,6 @@
 Source: KIP-595, KIP-630, KIP-853, KIP-996, KIP-1166; Kafka ``KafkaRaftClient.build*Request``; KAFKA-19354.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -3,8 +3,6 @@
 Source: KIP-630; Kafka ``KafkaRaftLog.truncateToLatestSnapshot`` and ``deleteBeforeSnapshot``.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -3,8 +3,6 @@
 Source: KIP-595, KIP-996; Kafka ``KafkaRaftClient.poll*``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -3,8 +3,6 @@
 Source: Raft dissertation §3.10; KIP-595 §EndQuorumEpoch.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from pykraft.config import TRANSFER_TIMEOUT_MS_MAX

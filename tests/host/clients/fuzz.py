@@ -12,8 +12,6 @@ record after all of them. What is measured is the whole process: also what its o
 requests are measured in a process of their own.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import json

@@ -3,8 +3,6 @@
 Source: Kafka's ``KafkaApis`` and ``UnifiedLog.fetchOffsetByTimestamp``; KIP-98, KIP-101, KIP-700, KIP-734.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

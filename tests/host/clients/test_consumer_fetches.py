@@ -3,8 +3,6 @@
 Source: Kafka's ``ReplicaManager.fetchMessages``; KIP-320.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -6,8 +6,6 @@ Source: KIP-98; Kafka's ``ProducerIdManager``; ours (ADR 074); KIP-853 (UpdateRa
 ours (ADR 082).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

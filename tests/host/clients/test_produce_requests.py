@@ -3,8 +3,6 @@
 Source: Kafka's ``ReplicaManager.appendRecords``; KIP-98; ours (ADR 065).
 """
 
-from __future__ import annotations
-
 import gzip
 from random import Random
 from typing import Any

@@ -3,8 +3,6 @@
 Source: KIP-98, KIP-360; Kafka's ``ProducerStateManager``.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

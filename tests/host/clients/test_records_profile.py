@@ -3,8 +3,6 @@
 Source: KIP-511; ours (ADR 065, ADR 079); Kafka's ``LogValidator``.
 """
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from dataclasses import replace

@@ -5,8 +5,6 @@ Where Kafka's clients are served, and that replicas and operators still are.
 Source: Kafka's ``MetadataCache``; KIP-516, KIP-951; Kafka's ``RequestChannel``; ours (ADR 065).
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

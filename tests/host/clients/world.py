@@ -3,8 +3,6 @@
 `Leader.decide` plays the core: it accepts what was proposed, and the host's part encodes it.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@ Source: KIP-630 §When to Snapshot, KIP-853, KIP-1170; Kafka's ``KafkaRaftLog.cr
 ``SnapshotGenerator``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -5,8 +5,6 @@ An interrupted download resumes where it stopped, as far as the bytes surely bel
 Source: KIP-630 §FetchSnapshot; Kafka's ``KafkaRaftClient.handleFetchSnapshotResponse``; resuming is ours (ADR 011).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from random import Random
 

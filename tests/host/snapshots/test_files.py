@@ -3,8 +3,6 @@
 Source: Kafka's ``KafkaRaftLog``; ours (ADR 134); Kafka's ``FaultHandler``.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from pykraft.client.serde import bytes_serde

@@ -3,8 +3,6 @@
 Source: a rule of ours; Kafka notices damage only when it loads a snapshot.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from pykraft.errors import CorruptionError

@@ -3,8 +3,6 @@
 Source: KIP-630; Kafka's ``KafkaRaftLog.maybeClean``, ``KafkaRaftClient.handleFetchSnapshotRequest``.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

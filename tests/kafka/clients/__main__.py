@@ -10,8 +10,6 @@ producers are always idempotent. Exit status: 0; 1 when a promise was broken or 
 not installed.
 """
 
-from __future__ import annotations
-
 import argparse
 import datetime
 import json

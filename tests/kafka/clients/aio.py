@@ -1,7 +1,5 @@
 """aiokafka: a program that produces and consumes with it (`tests.kafka.clients.program`)."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import Iterable, Iterator

@@ -4,8 +4,6 @@ Invariant: each producer writes the values ``segment.number`` from number 0, wit
 the offset of each acknowledged record; each consumer reads the assigned partition from an offset.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import itertools
 import json

@@ -1,7 +1,5 @@
 """confluent-kafka, which is librdkafka: a program that uses it (`tests.kafka.clients.program`)."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Iterator
 from functools import partial

@@ -6,8 +6,6 @@ parts. On a busy machine kills take longer than planned; then further segments f
 each kill meets a producer at work.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

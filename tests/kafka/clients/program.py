@@ -9,8 +9,6 @@ record, ``case`` prints one JSON object. A program runs in a process of its own,
 their own idea of warnings. Invariant: status 0 means that every record was acknowledged, or read.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

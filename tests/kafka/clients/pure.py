@@ -1,7 +1,5 @@
 """kafka-python: a program that produces and consumes with it (`tests.kafka.clients.program`)."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Iterator
 from functools import partial

@@ -3,8 +3,6 @@
 Invariant: the same document gives the same table. One row is one client in one version, in one mode.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 

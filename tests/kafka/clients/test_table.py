@@ -1,7 +1,5 @@
 """The table of docs/kafka.md is the one that its JSON gives, and new runs take the place of older ones."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The log judges what a producer was told and what a consumer read."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from pykraft.local.logs import Stream

@@ -5,8 +5,6 @@ twice is doubled; a consumer must have read the log's records, all of them, in o
 where a segment is what one producer wrote.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ the planted bugs, each with its own seed, and ends with status 1 when one is not
 looks for a seed that sees one.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

@@ -4,8 +4,6 @@ Invariant: a row names the decision that made the difference. `plain` takes out 
 ids, and words for people.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 

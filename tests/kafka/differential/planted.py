@@ -4,8 +4,6 @@
 they are; a bug whose text is no longer there is an error.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final

@@ -8,8 +8,6 @@ short election timeout, and they campaign. Kafka's node may end at a message at 
 Invariant: a node of ours that ends is a finding, always.
 """
 
-from __future__ import annotations
-
 import json
 import signal
 import time
@@ -31,9 +29,9 @@ from pykraft.protocol.records import encode_batch, encode_control_batch
 from pykraft.types import Epoch, LeaderChange, NodeId, Offset, Uuid, uuid_text
 from tests.kafka.archive import ArchivedKafka
 from tests.kafka.differential.deviations import alike, plain
-from tests.kafka.differential.situation import Situation
+from tests.kafka.differential.situation import NODE, PEERS, Look, Situation
 from tests.kafka.differential.steps import TIMESTAMP_MS, Answer, Request, Restart, Step, next_step
-from tests.kafka.differential.world import BACKOFF_MS, LONG_MS, NODE, PAUSE, PEERS, SHORT_MS, Look, World
+from tests.kafka.differential.world import BACKOFF_MS, LONG_MS, PAUSE, SHORT_MS, World
 
 SETTLE_TIMEOUT_S: Final = 60.0
 """How long both may take until they look the same, on a busy machine too; less where a finding is only repeated."""

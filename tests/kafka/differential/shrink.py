@@ -3,8 +3,6 @@
 Invariant: what it returns was played and differed. It plays a bounded number of times, since each takes seconds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Final
 

@@ -1,12 +1,12 @@
 """What is known of both nodes before the next step."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
-from tests.kafka.differential.world import NODE, PEERS, Look
+NODE: Final = 1
+PEERS: Final = (2, 3)
+Look = dict[str, Any]
 
 
 @dataclass(slots=True)

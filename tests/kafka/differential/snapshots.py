@@ -5,8 +5,6 @@ A snapshot is decided by its id, so a leader that is asked again, and both nodes
 Invariant: a played leader names only snapshots that end behind the node's log and not behind its own epoch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from random import Random
 from typing import Any, Final

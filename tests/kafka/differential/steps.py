@@ -6,8 +6,6 @@ seed is a sequence, and each node gets the same one.
 Invariant: a step is data; it names peers and not ports. Left out is only what Kafka is known to end at (`deviations`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -18,8 +16,8 @@ from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import encode_batch, encode_control_batch
 from pykraft.types import ZERO_UUID, Epoch, LeaderChange, NodeId, Offset, Uuid
 from tests.kafka.differential import snapshots
-from tests.kafka.differential.situation import Situation
-from tests.kafka.differential.world import NODE, PEERS, TOPIC
+from tests.kafka.differential.situation import NODE, PEERS, Situation
+from tests.kafka.differential.world import TOPIC
 
 STRANGER: Final = 9
 OTHER_DIRECTORY: Final = Uuid(b"another director")

@@ -4,8 +4,6 @@ It has a listening socket and a thread for each connection. Invariant: it holds 
 came, and answers each at most once. It answers only ApiVersions by itself.
 """
 
-from __future__ import annotations
-
 import socket
 import struct
 import time

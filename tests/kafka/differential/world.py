@@ -5,8 +5,6 @@ Kafka and for us: ports become names, and times and random ids are left out. Inv
 node.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,14 +22,13 @@ from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import scan
 from pykraft.protocol.schema import Body
 from tests.kafka.differential import snapshots
+from tests.kafka.differential.situation import NODE, PEERS, Look
 from tests.kafka.differential.voter import Asked, PlayedVoter
 from tests.processes.wire import Wire
 
-NODE: Final = 1
 ANY: Final = 0
 NOBODY: Final = -1
 FENCED: Final = 74
-PEERS: Final = (2, 3)
 TOPIC: Final = "__raft_performance_test"
 LONG_MS: Final = 600_000
 SHORT_MS: Final = 400
@@ -53,7 +50,6 @@ ELECTION_BACKOFF: Final = "controller.quorum.election.backoff.max.ms"
 ELECTION_TIMEOUT: Final = "controller.quorum.election.timeout.ms"
 PAUSE: Final = Event()
 """Never set."""
-Look = dict[str, Any]
 
 
 class World:

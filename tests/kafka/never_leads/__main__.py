@@ -8,8 +8,6 @@ Prints a line for each kill, and at the end how long the cluster stood still and
 the run into docs/never-leads.json and the table of docs/kafka.md.
 """
 
-from __future__ import annotations
-
 import argparse
 import datetime
 import os

@@ -8,8 +8,6 @@ test can see how long the cluster stood still.
 Invariant: ports, folders and cluster id are the test's own.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 import time

@@ -8,8 +8,6 @@ Each kill is of one of three kinds:
   leader is killed and the follower comes back. Nobody may vote for its shorter log, so node 3 has to campaign.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Invariant: the same document gives the same table. One row is one quorum and one way to kill its controllers.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

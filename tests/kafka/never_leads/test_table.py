@@ -1,7 +1,5 @@
 """The tables about a voter that never leads are those that their JSON gives, and a new run replaces an older one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

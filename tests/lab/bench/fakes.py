@@ -1,7 +1,5 @@
 """A fake quorum on a virtual clock: it commits what it is asked to, up to a limit, and breaks beyond another."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The limit is measured like a quorum: what real processes appended, in groups of the size that a quorum had."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

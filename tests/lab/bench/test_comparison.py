@@ -1,7 +1,5 @@
 """Medians, spreads and ratios of measurements that were taken in turn."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

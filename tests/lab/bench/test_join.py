@@ -1,7 +1,5 @@
 """A real node joins through a snapshot under load; neither it nor the leader keeps more than a little in memory."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

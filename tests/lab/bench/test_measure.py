@@ -1,7 +1,5 @@
 """A window begins after the warm-up and ends with its time or bytes; it counts what was committed in it."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

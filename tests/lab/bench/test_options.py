@@ -1,7 +1,5 @@
 """Options that cannot be measured are rejected in one line that names the option."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from types import SimpleNamespace

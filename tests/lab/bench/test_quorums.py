@@ -1,7 +1,5 @@
 """Percentiles are of records, not of batches; a real quorum is measured."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

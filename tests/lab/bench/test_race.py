@@ -1,7 +1,5 @@
 """Contenders run in turn; one that breaks gets a rate that follows what it sustained."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

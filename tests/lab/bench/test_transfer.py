@@ -1,7 +1,5 @@
 """Leadership is transferred around a real quorum; the figures, and the limit that they meet or not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

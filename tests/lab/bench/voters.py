@@ -1,7 +1,5 @@
 """A node that answers Fetch as a test says, on a real socket."""
 
-from __future__ import annotations
-
 import socketserver
 import struct
 import threading

@@ -1,7 +1,5 @@
 """Results of a suite that nobody ran: two turns of each case, and what a machine may lack."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from pathlib import Path

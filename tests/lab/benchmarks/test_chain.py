@@ -1,7 +1,5 @@
 """The limit for one caller is measured with processes, sockets and files, and what it prints is what it measured."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

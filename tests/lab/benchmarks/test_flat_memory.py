@@ -1,7 +1,5 @@
 """Memory that grows is told from memory that is noisy, and the nodes of a short run are looked at."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """The page has a plot for each figure of interest, in each window, and text of a run cannot become markup."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """A file of results survives a kill, and a suite goes on where it stopped."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

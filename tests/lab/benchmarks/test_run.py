@@ -1,7 +1,5 @@
 """Contenders run in turn, each run is kept at once, and what fails or is missing does not end the suite."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

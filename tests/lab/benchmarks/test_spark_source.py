@@ -1,7 +1,5 @@
 """The comparison with Spark's Kafka connector: its table comes from its file, and processes are watched as they are."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The command: its lists, its refusals, and one short suite with real processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Tables show medians with their spreads and ratios of one turn, and fill the marked parts of a document."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from lab.benchmarks.suite.cases import all_cases

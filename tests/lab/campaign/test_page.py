@@ -1,7 +1,5 @@
 """The page of campaigns, on a phone, a tablet and a desk: what it says, and that it shows what a file says as text."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Rows are read strictly and one at a time; what is no row is named."""
 
-from __future__ import annotations
-
 import io
 import json
 import pickle

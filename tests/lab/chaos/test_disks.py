@@ -1,7 +1,5 @@
 """A full disk rejects the next bytes, and takes them when there is room again."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os

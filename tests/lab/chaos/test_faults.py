@@ -1,7 +1,5 @@
 """The target of each fault, which node ends are expected, and that undoing twice does nothing."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterable
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Options are checked before anything starts; files on small disks survive a failure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

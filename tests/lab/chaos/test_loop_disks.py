@@ -1,7 +1,5 @@
 """After a power cut what was synced is there and the rest is not; without that no power is cut."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os

@@ -1,7 +1,5 @@
 """Proxies carry the traffic of nodes; their links are slow, cut in one direction, or reset within a frame."""
 
-from __future__ import annotations
-
 import socket
 import struct
 import threading

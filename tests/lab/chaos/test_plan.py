@@ -1,7 +1,5 @@
 """A seed determines the faults and their order; each kind occurs once before one repeats."""
 
-from __future__ import annotations
-
 from itertools import islice
 
 import pytest

@@ -1,7 +1,5 @@
 """A run of one episode on real nodes: its progress and its outcome."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A second process must be told of or refused, and whose lock is gone must stop; anything else is a failure."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable
 from pathlib import Path

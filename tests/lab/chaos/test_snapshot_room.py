@@ -1,7 +1,5 @@
 """Without room for snapshots nodes must say so and go on; one that ends because of a snapshot is a failure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """`pykraft bench`: wrong input is one line; figures as text and as JSON; a passed limit is exit code 1."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

@@ -1,7 +1,5 @@
 """`pykraft chaos`: wrong input is one line; plan, table, JSON; a failure keeps the files and says how to repeat it."""
 
-from __future__ import annotations
-
 import json
 import signal
 import sys

@@ -1,7 +1,5 @@
 """`pykraft demo`: wrong input is one line and exit code 2; files are kept only when somebody needs them."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The commands of a clone are those of the package and those of the laboratory."""
 
-from __future__ import annotations
-
 import re
 
 import click

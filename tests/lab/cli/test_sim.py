@@ -1,7 +1,5 @@
 """``pykraft sim`` in a clone: runs that keep rows, campaigns that add up, and planted bugs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from contextlib import closing

@@ -1,7 +1,5 @@
 """The result of an audit that finds nothing wrong."""
 
-from __future__ import annotations
-
 from lab.demo.payloads import Audit
 
 

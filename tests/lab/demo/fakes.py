@@ -1,7 +1,5 @@
 """Fakes of Spark for tests of the demo's stages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from lab.demo.live_tables import MicroBatch

@@ -1,7 +1,5 @@
 """Made-up stories of runs: half a minute of load, a killed leader, tables that follow."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from random import Random

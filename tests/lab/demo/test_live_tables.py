@@ -1,7 +1,5 @@
 """Tables grow with a live quorum; failures of Spark and of the stream are reported at the next check."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace

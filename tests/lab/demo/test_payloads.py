@@ -1,7 +1,5 @@
 """The audit finds nothing in clean tables, and names each planted fault."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

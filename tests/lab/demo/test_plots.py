@@ -1,7 +1,5 @@
 """Plots: units on every axis, and marks at the right places."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Texts and plots become one page; text of a run cannot become markup."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

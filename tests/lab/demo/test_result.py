@@ -1,7 +1,5 @@
 """The result of the demo, as problems in words and as JSON."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace

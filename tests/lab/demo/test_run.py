@@ -1,7 +1,5 @@
 """The stages of the demo: every failure is reported, and no process is left running."""
 
-from __future__ import annotations
-
 import errno
 import socket
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Kafka's jars are fetched once, completely or not at all; an error says what to install. Uses a fake Maven."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import subprocess

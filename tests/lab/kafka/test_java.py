@@ -1,7 +1,5 @@
 """An error names a Java that is missing or too old, and what to install."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 Source: Kafka's ``DumpLogSegments``: field names, and what it prints for each control record.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Sequence
 from pathlib import Path

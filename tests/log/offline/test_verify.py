@@ -3,8 +3,6 @@
 Source: ours; KIP-595, KIP-853.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Source: Kafka's ``LeaderEpochFileCache``, ``FileQuorumStateStore``, ``Snapshots``; the check file is ours.
 """
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

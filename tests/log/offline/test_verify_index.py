@@ -3,8 +3,6 @@
 Source: Kafka's ``OffsetIndex``, ``TimeIndex``, ``LogSegment``.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from pathlib import Path

@@ -3,8 +3,6 @@
 Source: ours, after Kafka's ``LogLoader`` and ``LogSegment.recover``.
 """
 
-from __future__ import annotations
-
 import struct
 from contextlib import closing
 from pathlib import Path

@@ -5,8 +5,6 @@ only the new one. The jobs go through `OrderedLane`, as those of a running node 
 just before it syncs a directory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace

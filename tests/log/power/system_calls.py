@@ -8,8 +8,6 @@ real directory: a call that nobody recorded shows as a difference.
 Source: ALICE (Pillai et al., OSDI 2014), which records with strace and replays on a model of a file system.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 Source: KIP-101; Kafka's ``LeaderEpochCheckpointFile``, which has no bound either.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from struct import pack_into
 

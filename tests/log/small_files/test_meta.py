@@ -5,8 +5,6 @@ partition.metadata: Kafka's bytes, another topic's, and unreadable ones.
 Source: KIP-858; Kafka's ``MetaProperties`` and ``java.util.Properties``; KIP-516; Kafka's ``PartitionMetadataFile``.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from random import Random
 

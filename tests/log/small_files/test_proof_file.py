@@ -3,8 +3,6 @@
 Source: rules of ours (ADR 022); KAFKA-14077.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from random import Random

@@ -3,8 +3,6 @@
 Source: rules of ours.
 """
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
 from pathlib import Path

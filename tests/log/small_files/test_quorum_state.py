@@ -3,8 +3,6 @@
 Source: KIP-595 §Quorum State, KIP-853; Kafka's ``FileQuorumStateStore``, ``QuorumStateData``.
 """
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
 from pathlib import Path

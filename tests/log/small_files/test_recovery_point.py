@@ -3,8 +3,6 @@
 Source: ours (ADR 128), after Kafka's ``recovery-point-offset-checkpoint``, which KRaft does not use.
 """
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

@@ -3,8 +3,6 @@
 Source: the ping-pong meta pages of LMDB; rules of ours (no Kafka file).
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from pathlib import Path
 from random import Random

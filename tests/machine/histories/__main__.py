@@ -9,8 +9,6 @@ history that does not pass keeps its files there, and the smallest part of each 
 if all passed, 1 if one did not.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -1,7 +1,5 @@
 """Small histories that are linearizable, and others that are not: both checkers must tell them apart."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 

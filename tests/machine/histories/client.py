@@ -5,8 +5,6 @@ A line leaves in one write before the call and in one after it, so a kill -9 tak
 calls and few open ones, and a search for its order is short. Some calls go to groups of former generations.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -24,8 +24,6 @@ exist. The keys of a group, ``<group>/a`` and ``<group>/b``, are judged together
 Source: Jepsen's and Knossos' histories; Herlihy and Wing, "Linearizability" (TOPLAS 1990), for locality.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

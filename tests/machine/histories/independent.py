@@ -5,8 +5,6 @@ It is built into the user's cache folder, by the hash of its sources; ``go.sum``
 Source: Athalye, "Porcupine: A fast linearizability checker in Go" (2017).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -6,8 +6,6 @@ a reason of the whole history: it may leave answers out, and changes of which no
 Source: `pykraft.sim.facts.history`; Zeller, "Yesterday, my program worked" (1999) for the idea of the latter.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final

@@ -7,8 +7,6 @@ caller was told nothing, fits every state.
 Source: ours (ADR 087).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 

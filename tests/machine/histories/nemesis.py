@@ -7,8 +7,6 @@ disk is lost is started again only when it votes no more.
 Source: Jepsen's nemeses.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence

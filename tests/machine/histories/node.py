@@ -12,8 +12,6 @@ of a command and its error. The node dials others under the name by which proxie
 that a partition cuts those, too.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Bugs for the nodes of a history, which both checkers must notice. Each is planted in the node's own process only."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress

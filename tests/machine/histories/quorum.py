@@ -4,8 +4,6 @@ Nodes have ids from a pool; some of them vote, and others may join. Invariant: h
 dead; and their events are in files, one for each life of each node, which no fault touches.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

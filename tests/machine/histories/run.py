@@ -4,8 +4,6 @@ Invariant: a history passes only if each checker has decided every group and ref
 again after every episode. Whatever does not pass keeps its files.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import time

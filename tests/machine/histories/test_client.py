@@ -1,7 +1,5 @@
 """Clients tell what they call before they call it, and afterwards exactly what they were told."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import os

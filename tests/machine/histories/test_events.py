@@ -1,7 +1,5 @@
 """Histories are written and read, answers find their calls, and Knossos gets what it reads."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

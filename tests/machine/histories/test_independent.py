@@ -1,7 +1,5 @@
 """Without Go the second checker is an error that says what to install, never a history that passes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Our checker refuses what no order explains, and shows the smallest part of it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from random import Random
 

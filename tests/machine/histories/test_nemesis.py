@@ -1,7 +1,5 @@
 """The order of the faults: from a seed, and each kind before any comes again."""
 
-from __future__ import annotations
-
 from itertools import islice
 from random import Random
 

@@ -1,7 +1,5 @@
 """What does not pass is told as a person reads it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Finds worlds in which planted bugs are noticed: what is shared by the searches of machines' bugs and of recipes'."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Mapping
 from typing import TypeAlias, TypeVar

@@ -1,7 +1,5 @@
 """Finds a world for each planted bug: ``python -m tests.machine.testing.search [NAME…] [--seeds A:B]``."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from pykraft.machine.testing.simulate import run_machines, scenario_of

@@ -1,7 +1,5 @@
 """What is noted of calls; each lie that a caller can be told is seen, and so is the first difference of replicas."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """A program's own test: a good state machine passes, and a bad one is told so that it can be repeated."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

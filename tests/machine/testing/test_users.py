@@ -1,7 +1,5 @@
 """A world whose nodes run a program's state machine: what its callers see, its connections, and what ends a node."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace

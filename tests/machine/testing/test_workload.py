@@ -1,7 +1,5 @@
 """A test's own program runs on each process, and what it asserts is a finding; callers note each kind of answer."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -6,8 +6,6 @@ Source: KIP-482, KIP-511, KIP-516, KIP-595, KIP-630, KIP-853, KIP-903, KIP-951, 
 message definitions.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

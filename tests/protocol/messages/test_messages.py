@@ -9,8 +9,6 @@ Fields that several messages share.
 Source: Kafka's message definitions; KIP-853.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import typing

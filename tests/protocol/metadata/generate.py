@@ -9,8 +9,6 @@ that the tables cannot express is an error, so nothing is lost silently when Kaf
 Source: the README of Kafka's message definitions (clients ``common/message``).
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
@@ -47,7 +45,6 @@ Source: Kafka {version}, metadata ``common/metadata/*.json``.
 """
 
 from __future__ import annotations
-
 from typing import Final
 
 from pykraft.protocol.schema import (

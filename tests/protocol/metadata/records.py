@@ -1,7 +1,5 @@
 """Metadata records as bytes, written from the tables: the package itself only reads them."""
 
-from __future__ import annotations
-
 from pykraft.protocol.metadata.record import FRAME_VERSION, metadata_tables, type_name
 from pykraft.protocol.metadata.tables import TABLES
 from pykraft.protocol.primitives import encode_uvarint

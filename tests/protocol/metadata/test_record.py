@@ -5,8 +5,6 @@ One line for people: what a field looks like, and which fields are masked.
 Source: KIP-631; Kafka's ``AbstractApiMessageSerde``; Kafka's ``RecordRedactor``.
 """
 
-from __future__ import annotations
-
 import contextlib
 import random
 

@@ -5,8 +5,6 @@ The stage `kafka` makes the tables again from the jar of a release.
 Source: Kafka's ``MetadataRecordType``; the README of Kafka's message definitions.
 """
 
-from __future__ import annotations
-
 import json
 import zipfile
 from pathlib import Path

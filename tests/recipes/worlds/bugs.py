@@ -4,8 +4,6 @@ Each plants itself with a patch, and its docstring says what it does.
 ``python -m tests.recipes.worlds.search`` finds a seed for each.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress

@@ -5,8 +5,6 @@ each kind the nodes also compare digests of their states (``check_every``). The 
 that are in it are not played again. The exit status is 1 when a world fails.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections import Counter

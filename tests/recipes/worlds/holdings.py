@@ -4,8 +4,6 @@ A program that did not run meanwhile, or whose clock goes wrong, hears too late 
 so. Invariant: whoever is judged ran all the time, by right clocks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

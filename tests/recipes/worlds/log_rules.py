@@ -4,8 +4,6 @@ Keys of the programs: ``lock/N`` and ``chief/N`` of candidates, ``fenced`` with 
 ``mail/jobs/N`` and ``mail/taken/N``, ``ended/N`` as the effect of a job, and ``start/N`` of a barrier.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final

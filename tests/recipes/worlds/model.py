@@ -3,8 +3,6 @@
 It knows dictionaries and lists only, keeps all changes for ever, and looks at every lease at every step.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -3,8 +3,6 @@
 Invariant: a program tells the workload what it holds, for as long as it believes to hold it.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing

@@ -1,7 +1,5 @@
 """Finds a world for each planted bug: ``python -m tests.recipes.worlds.search [NAME…] [--seeds A:B]``."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from tests.machine.testing.find import Noticed, play_with, search

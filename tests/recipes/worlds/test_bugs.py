@@ -1,7 +1,5 @@
 """Simulated worlds notice each bug that is planted in the recipes; without it they pass."""
 
-from __future__ import annotations
-
 import pytest
 
 from pykraft.sim.run.world import Outcome

@@ -1,7 +1,5 @@
 """One world of the recipes: a few programs on each process, and the rules that judge what they see."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import suppress
 from functools import lru_cache

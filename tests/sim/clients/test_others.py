@@ -3,8 +3,6 @@
 Source: KIP-98, KIP-360.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

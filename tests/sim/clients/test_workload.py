@@ -1,7 +1,5 @@
 """Clients count what their node acknowledged; applications apply, answer reads, and take snapshots as asked."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from random import Random

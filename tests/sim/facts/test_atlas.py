@@ -4,8 +4,6 @@ The rule is compared with what it is for: however harm was allowed, every record
 is held, whole, by somebody in each majority of the voters that are left to vote.
 """
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import pytest

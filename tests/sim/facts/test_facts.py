@@ -3,8 +3,6 @@
 Every epoch that a stranger named is one of its claims.
 """
 
-from __future__ import annotations
-
 from dataclasses import FrozenInstanceError
 
 import pytest

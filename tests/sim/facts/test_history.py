@@ -1,7 +1,5 @@
 """A history as calls, whose order a search finds; a state and a snapshot are read as written."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import permutations
 

@@ -1,7 +1,5 @@
 """Which voter sets count: the configuration's, those on disks, each log's, and those of outstanding requests."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from pykraft.core.messages import AddVoterRequest, RemoveVoterRequest

@@ -3,8 +3,6 @@
 Source: ours (ADR 022).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from random import Random
 

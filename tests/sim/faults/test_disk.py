@@ -1,7 +1,5 @@
 """Disk faults stop a node, cost time, or are found and repaired from others, as their names say."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from random import Random

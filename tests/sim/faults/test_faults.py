@@ -1,7 +1,5 @@
 """Each world has its own kinds and pace, each decision its number and dice; in the end all nodes run and links work."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 

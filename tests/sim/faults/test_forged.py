@@ -1,7 +1,5 @@
 """Forged frames and flipped bits reach the voters, and the quorum works afterwards."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from random import Random
 from typing import Any

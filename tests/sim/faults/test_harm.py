@@ -1,7 +1,5 @@
 """A fault is counted with the role of its node, and nothing happens after the end."""
 
-from __future__ import annotations
-
 from pykraft.sim.faults.harm import DOWN, role_of
 from pykraft.sim.machine.trace import FaultInjected, Recorder
 from pykraft.sim.run.world import World

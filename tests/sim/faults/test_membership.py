@@ -1,7 +1,5 @@
 """Each voter change is asked for until it is done, and none costs the quorum its majority; machines go for good."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 

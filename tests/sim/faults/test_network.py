@@ -1,7 +1,5 @@
 """Links that are cut, flap or are slow, and connections that break at the worst moment; at the end all work."""
 
-from __future__ import annotations
-
 import pytest
 
 from pykraft.sim.faults.network import NetworkFaults

@@ -1,7 +1,5 @@
 """Processes that end, pause, restart, leave, or have an old version or another time: faults do what they say."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Each act of a stranger and of a false leader reaches its nodes; the quorum works meanwhile and afterwards."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

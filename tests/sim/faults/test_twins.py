@@ -3,8 +3,6 @@
 A twin fetches beside the real voter, counts as nobody, and ends before the protocol could take it for the voter.
 """
 
-from __future__ import annotations
-
 from random import Random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A node with an empty or older disk takes no part until its former votes and copies no longer count."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 

@@ -1,7 +1,5 @@
 """What the oracles of campaigns report, and what they accept."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """What the oracles of clients and producers report, and what they accept."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace

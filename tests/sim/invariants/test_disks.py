@@ -1,7 +1,5 @@
 """What the oracles of disks report, and what they accept."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 from random import Random

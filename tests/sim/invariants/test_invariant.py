@@ -1,7 +1,5 @@
 """What oracles share: the views that they compare, what concerns each, and the calms that liveness waits for."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """What the oracles of leaders report, and what they accept."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any

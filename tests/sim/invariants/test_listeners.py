@@ -1,7 +1,5 @@
 """What the oracles of listeners report, and what they accept."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What the oracles of progress report, and what they accept."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace

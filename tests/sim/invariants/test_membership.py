@@ -1,7 +1,5 @@
 """What the oracles of membership report, and what they accept."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """What the oracles of snapshots report, and what they accept."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """All oracles hear of the events that they override, and of changes only when there are some."""
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """A virtual disk with one directory, and what a power loss can make of its one file."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from random import Random

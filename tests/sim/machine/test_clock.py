@@ -1,7 +1,5 @@
 """Virtual time only increases; of two events due at once the first planned runs first; timers follow clocks."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

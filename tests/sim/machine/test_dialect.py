@@ -1,7 +1,5 @@
 """An older program gets, and offers, only the versions that it knows; all other frames pass unchanged."""
 
-from __future__ import annotations
-
 import pytest
 
 from pykraft.host.ports import ConnectionId

@@ -6,8 +6,6 @@ Not Created Equal (ALICE, OSDI 2014): no order between writes, and none between 
 al., Can Applications Recover from fsync Failures? (USENIX ATC 2020); IRON File Systems (SOSP 2005).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path

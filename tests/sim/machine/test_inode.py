@@ -3,8 +3,6 @@
 Source: ALICE (OSDI 2014), its weakest order; what a fate may choose from is tested with the disk.
 """
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

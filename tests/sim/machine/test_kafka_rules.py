@@ -1,7 +1,5 @@
 """A simulated Java voter denies pre-votes after EndQuorumEpoch and a refusal, and asks nobody twice in a round."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 

@@ -1,7 +1,5 @@
 """A ledger follows the host's storage jobs: appends, truncations, and nothing else."""
 
-from __future__ import annotations
-
 from pykraft.core.effects import InstallSnapshot, MoveLogStart, TruncateTo, WriteElectionState
 from pykraft.log.lane import AppendBytes
 from pykraft.protocol.batch import read_header

@@ -3,8 +3,6 @@
 The weather of a world is drawn from its links.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 

@@ -1,7 +1,5 @@
 """A virtual machine: it starts, is killed, loses power, leaves, and restarts with what its disk kept."""
 
-from __future__ import annotations
-
 import pytest
 
 from pykraft.protocol.frame import frame

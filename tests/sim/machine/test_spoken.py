@@ -3,8 +3,6 @@
 A wiretap distinguishes requests from answers, and knows which Fetches are outstanding.
 """
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -3,8 +3,6 @@
 Recorded events are in order, states only when they change, and the last events are kept.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from pykraft.sim.machine.clock import Clock

@@ -1,7 +1,5 @@
 """For each oracle, a bug that it notices without the other oracles."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 ALONE: Mapping[str, str] = {

@@ -1,7 +1,5 @@
 """Bugs of connections that are slow, break or are refused, and of who is asked for the leader (ADR 048, ADR 063)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random

@@ -1,7 +1,5 @@
 """Bugs of emptied, restored and doubled directories: a node lost what it acknowledged, or acknowledges twice."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Bugs of votes, campaigns and voters that never lead: an epoch gets two leaders, none, or one that keeps losing it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Bugs of what surrounds the core in a node: its deliveries, its linger, its deadlines and its replies."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Bugs of voter changes: voter sets that count too early, too late or too long, and new disks that pass for old."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -3,8 +3,6 @@
 It needs no test framework, so the command line can plant bugs, too.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager

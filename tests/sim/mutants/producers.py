@@ -1,7 +1,5 @@
 """Bugs in what a node knows of idempotent producers, and in what it tells them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

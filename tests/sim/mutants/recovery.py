@@ -1,7 +1,5 @@
 """Bugs of a start after a crash, of damaged logs and of the quarantine that they lead to."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Bugs between an append and its commit: what a Fetch copies, what is durable, and what a majority holds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

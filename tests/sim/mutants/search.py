@@ -4,8 +4,6 @@ The results are in ``seeds.json`` beside this file. A search tries seeds in orde
 tests check that the same world passes without the bug.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing

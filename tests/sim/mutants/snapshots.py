@@ -1,7 +1,5 @@
 """Bugs of snapshots: asking an application for its state, saving, cleaning, loading and downloading."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

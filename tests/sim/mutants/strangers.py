@@ -1,7 +1,5 @@
 """Bugs of who is believed: forged frames in voters' names (ADR 129), flipped bits, and nodes of another quorum."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pykraft.core import enter_state

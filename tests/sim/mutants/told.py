@@ -1,7 +1,5 @@
 """Bugs in what a node tells clients, operators, voters and applications, and in what it reads from files."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The page of a run on a phone, a tablet and a desk, light and dark; and the address of an event."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The page of a run: one file without links, in which every oracle and message is explained in words."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Rows as `pykraft sim run --out` writes them, made by hand, and files of them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Everything is counted, rows add up, and of many failures only some are kept."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import fields, replace
 from pathlib import Path

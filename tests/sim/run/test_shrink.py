@@ -1,7 +1,5 @@
 """A failing run shrinks as long as it fails in the same way: nodes, kinds, single decisions, load, time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -3,8 +3,6 @@
 Results come in order; workers that nobody waits for end at once.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import select

@@ -1,7 +1,5 @@
 """A world is determined by its seed, survives its faults, and reports violations."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -3,8 +3,6 @@
 A written scenario is read back unchanged; values of the default scenario are not written.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

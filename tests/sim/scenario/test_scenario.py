@@ -3,8 +3,6 @@
 Every named kind of fault can be injected, and every injected one has a name.
 """
 
-from __future__ import annotations
-
 from pykraft.sim.faults.disk import DiskFaults, SilentFaults
 from pykraft.sim.faults.membership import MembershipFaults
 from pykraft.sim.faults.network import NetworkFaults

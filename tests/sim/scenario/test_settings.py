@@ -1,7 +1,5 @@
 """Configurations of a world: ids, ports and voters agree, and the seed decides the rest."""
 
-from __future__ import annotations
-
 from random import Random
 
 from pykraft.sim.scenario.scenario import QuorumSettings

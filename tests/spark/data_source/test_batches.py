@@ -1,7 +1,5 @@
 """Rows of batches hold the batches as they are on disk, byte for byte."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The bulk parser finds exactly the batches that the protocol's own decoder reads."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Arrow rows contain what the protocol's own decoder reads, record by record; damage has its position."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace

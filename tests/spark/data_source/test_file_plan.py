@@ -1,7 +1,5 @@
 """From options to a range of the log: offsets, times, ends, and a live directory that changes during planning."""
 
-from __future__ import annotations
-
 from math import ceil
 from pathlib import Path
 

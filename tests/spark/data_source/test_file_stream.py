@@ -1,7 +1,5 @@
 """Log directories as a stream: new records, limits, restarts, and checkpoints of another log."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Headers as columns are those that the protocol's own reader finds, whatever the bytes are."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from pathlib import Path
 

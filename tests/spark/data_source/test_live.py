@@ -1,7 +1,5 @@
 """A live quorum read synchronously, from real nodes in this process: extent, single batches, chunks, times."""
 
-from __future__ import annotations
-
 from asyncio import BaseEventLoop
 from collections.abc import AsyncGenerator
 from typing import Any

@@ -1,7 +1,5 @@
 """A live quorum as a source: bounds, limits, restarts; a killed leader neither loses nor duplicates a row."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

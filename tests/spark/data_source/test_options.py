@@ -1,7 +1,5 @@
 """Options: texts in, one validated value out; an error names the allowed values."""
 
-from __future__ import annotations
-
 import pytest
 
 from pykraft.errors import UsageError

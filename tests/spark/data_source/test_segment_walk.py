@@ -1,7 +1,5 @@
 """The walk over one segment ends where recovery would end the log, even while a node writes to it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

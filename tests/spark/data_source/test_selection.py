@@ -1,7 +1,5 @@
 """A query's columns are those for Spark, Arrow and on the page; filters become bounds that leave out no wanted row."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any

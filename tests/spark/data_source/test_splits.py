@@ -1,7 +1,5 @@
 """Splits: whole batches of about the size, up to a limit; read in chunks; files that have changed since."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Walks over a log: damage or torn tail, positions found again, and logs that grow, roll, vanish or are truncated."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -7,8 +7,6 @@ trial is a small program as a user writes it, and must do what docs/spark.md say
 `FAILS`. Exit status 0 when all do; the output is a row for each.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import socket

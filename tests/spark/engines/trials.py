@@ -3,8 +3,6 @@
 A trial returns nothing when it worked, and raises what the engine raised, or AssertionError for wrong rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Metadata records that tests make: one after the other, a second apart."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Directories of real Kafka and a live quorum: the image at a moment is that of Kafka's snapshots."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

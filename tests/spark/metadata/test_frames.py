@@ -1,7 +1,5 @@
 """DataFrames of the metadata log: tables of an image, and typed records that equal Kafka's JSON."""
 
-from __future__ import annotations
-
 import pytest
 from pyspark.sql import SparkSession
 

@@ -1,7 +1,5 @@
 """Records change the image as they change Kafka's: what replaces, what is kept, what goes with a topic."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

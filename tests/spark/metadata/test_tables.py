@@ -1,7 +1,5 @@
 """Rows have Kafka's words for its numbers, are in the order of their keys, and never hold a secret."""
 
-from __future__ import annotations
-
 import json
 
 from pykraft.spark.metadata.tables import COLUMNS, KEYS, ddl_of, differences, rows_of

@@ -1,7 +1,5 @@
 """Runs of a pipeline, made by hand: their reports as gold computes them."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Figures for notebooks: in the colors of a scheme, and a clear error without matplotlib."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Gold: a few rows that can be checked by hand."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest

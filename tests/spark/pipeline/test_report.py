@@ -1,7 +1,5 @@
 """A report says what the tables hold, of one replica."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The stream into tables: complete and without duplicates, even after kills; tables and checkpoint must match."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import shutil

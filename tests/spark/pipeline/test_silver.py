@@ -1,7 +1,5 @@
 """Silver rows are the records of the bronze batches, equal to the source's own; control records are apart."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The progress of a pipeline, read from its folder without Spark."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

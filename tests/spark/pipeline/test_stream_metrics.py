@@ -1,7 +1,5 @@
 """What a scrape tells of a stream, from reports as Spark makes them; the table in the documentation."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator, Mapping

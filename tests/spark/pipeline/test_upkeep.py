@@ -1,7 +1,5 @@
 """Upkeep of a pipeline's tables, by command and by the stream."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import TypeAlias

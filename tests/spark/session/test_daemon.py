@@ -1,7 +1,5 @@
 """The daemon imports what tasks need, and stays one thread; tasks of a local session are its children."""
 
-from __future__ import annotations
-
 import os
 import select
 import socket

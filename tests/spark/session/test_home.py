@@ -1,7 +1,5 @@
 """Python processes of Spark find pyspark in folders, so that Python keeps its bytecode."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

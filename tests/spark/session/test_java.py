@@ -1,7 +1,5 @@
 """A Java runtime for Spark: the machine's if it is new enough, else the wheel's in a home that Spark accepts."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Spark's process is started at once and connected to later; each failure is reported."""
 
-from __future__ import annotations
-
 import os
 import struct
 import sys

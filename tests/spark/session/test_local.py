@@ -1,7 +1,5 @@
 """The session is local, quiet and in UTC; its workers run our interpreter and import this package."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The user's settings win over ours, tasks are retried everywhere, and a cluster gets this package."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A sink without Spark: a real quorum of one, staged files of given rows, and what the log has afterwards."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path

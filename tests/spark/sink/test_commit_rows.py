@@ -1,7 +1,5 @@
 """A micro-batch's rows are in the log once, in order, wherever its driver was killed and whatever tasks staged anew."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor

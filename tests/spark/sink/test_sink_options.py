@@ -1,7 +1,5 @@
 """The sink's options: defaults, aliases of Kafka's sink that are refused with a hint, and nothing ignored."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Staged files are complete or not there, and one that was changed is not appended."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Spark writes a DataFrame and a stream into a quorum; wrong columns, modes and rows are refused before anything is."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace

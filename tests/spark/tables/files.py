@@ -1,7 +1,5 @@
 """Parquet files of rows like those of the silver tables, and Delta tables of them, written without Spark."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

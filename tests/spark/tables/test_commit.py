@@ -1,7 +1,5 @@
 """Commits follow each other, whichever stream wrote them, and are read back from text."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

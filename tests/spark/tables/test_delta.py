@@ -1,7 +1,5 @@
 """Each append is in a table once and complete, even after a kill, and other readers of Delta see the same rows."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Upkeep keeps rows and appends, beside a stream, beside other upkeep, and when it is killed."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A file is whole before it is reported, and its report is what it holds."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime

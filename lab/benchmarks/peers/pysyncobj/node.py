@@ -5,8 +5,6 @@
 The output is that of ``load/load.go``. The process that measures it has PySyncObj; the rest of the project does not.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

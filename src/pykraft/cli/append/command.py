@@ -5,8 +5,6 @@ process need not wait for a line that nobody types, and the next piece only when
 command never says that a record is, or is not, in the log unless it knows, and appends each record once.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import binascii

@@ -7,8 +7,6 @@ the help of an option is below it where two columns have no room.
 Invariant: the help of a group cuts no sentence, and no hidden option is suggested.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final

@@ -6,8 +6,6 @@ colons and equals signs. Invariant: a candidate is the whole word that is being 
 what follows its last split. Files and folders are completed by the shell.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from abc import ABC

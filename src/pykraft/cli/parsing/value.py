@@ -5,8 +5,6 @@ works prints an object per line. Invariant: a wrong value is refused with the op
 instead, before the command does anything; a misspelled name gets a suggestion, and the shell completes names.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Callable, Iterable

@@ -6,8 +6,6 @@ ours.
 Source: Kafka's ``MetadataQuorumCommand``, ``FeatureCommand``; KIP-584, KIP-595, KIP-836, KIP-853; Raft thesis §3.10.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

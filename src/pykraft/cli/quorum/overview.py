@@ -7,8 +7,6 @@ from the quorum is escaped.
 Source: Kafka's ``MetadataQuorumCommand`` and ``ToolsUtils.prettyPrintTable``; KIP-595, KIP-836, KIP-853.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

@@ -3,8 +3,6 @@
 Keeps the words that choose a scenario, so that a replay command can repeat them.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

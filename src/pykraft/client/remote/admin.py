@@ -17,8 +17,6 @@ another code, and no later answer says that the change is made, the result is an
 Source: KIP-595 §DescribeQuorum, KIP-919 (bootstrap controllers); Kafka's ``KafkaAdminClient``; ADR 024, ADR 128.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence

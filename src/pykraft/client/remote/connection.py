@@ -7,8 +7,6 @@ has a size limit. The bytes of a large answer are received where its frame is pu
 Source: KIP-35, KIP-511; Kafka's ``NetworkClient``; ``asyncio.BufferedProtocol``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import errno
 from collections.abc import Callable, Collection

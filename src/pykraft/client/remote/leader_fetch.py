@@ -7,8 +7,6 @@ log is found by trial: a node refuses a fetch of a topic that it does not have b
 Source: KIP-595 §Fetch; Kafka's ``KafkaRaftClient`` as an observer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias, TypeVar
 

@@ -12,8 +12,6 @@ since; a connection is kept only after a whole answer, so that nobody reads the 
 Source: KIP-595 (every error answer carries leader and epoch), KIP-853 (and the leader's endpoint).
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress

@@ -9,8 +9,6 @@ result is an OutcomeUnknownError.
 Source: KIP-98, KIP-360, KIP-951; Kafka's ``Sender``, ``TransactionManager`` and ``NetworkClient``; ADR 050, 065, 097.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final

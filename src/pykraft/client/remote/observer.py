@@ -22,8 +22,6 @@ Source: KIP-595 Â§Fetch, KIP-1166 (the high watermark in the request), KIP-630 Â
 (brokers) and ``KafkaRaftLog.validateOffsetAndEpoch``; KAFKA-18723 (a replica must check what it fetched).
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence

@@ -8,8 +8,6 @@ healthy only if every voter fetches, has recently held all that its leader had, 
 Source: KIP-595 §DescribeQuorum, KIP-836; Kafka's ``QuorumInfo`` and ``MetadataQuorumCommand``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum

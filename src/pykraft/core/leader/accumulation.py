@@ -13,8 +13,6 @@ Invariant: offsets are dense: waiting and open batches directly follow the log e
 Source: KIP-595 (``quorum.append.linger.ms``); Kafka ``BatchAccumulator``.
 """
 
-from __future__ import annotations
-
 from collections import deque
 
 from pykraft.core.effects import PlannedBatch

@@ -7,8 +7,6 @@ when a majority of other voters holds the records.
 Source: KIP-595 §Leader; Raft paper §5.4.2; Kafka ``LeaderState.maybeUpdateHighWatermark``.
 """
 
-from __future__ import annotations
-
 from pykraft.core.effects import AppendBatches, NotifyHighWatermark, PlannedBatch
 from pykraft.core.leader.serving import answer_committed, answer_parked
 from pykraft.core.quorum import majority_end_offset

@@ -3,8 +3,6 @@
 Source: KIP-853 §AddRaftVoter, §RemoveRaftVoter, §UpdateRaftVoter; Kafka ``LeaderState.resetAddVoterHandlerState``.
 """
 
-from __future__ import annotations
-
 from pykraft.core.effects import Reply, Report
 from pykraft.core.leader.pending import Update, VoterChange
 from pykraft.core.messages import ChangeVoterResponse, Response, UpdateVoterResponse

@@ -11,8 +11,6 @@ its other work in between. A Fetch whose connection is gone is dropped.
 Source: KIP-595 §Fetch; KIP-1166; Kafka ``ThresholdPurgatory``.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import islice
 

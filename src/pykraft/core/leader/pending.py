@@ -8,8 +8,6 @@ Source: KIP-853 §AddRaftVoter, §RemoveRaftVoter, KIP-1186, KAFKA-20661; Kafka 
 ``RemoveVoterHandlerState``; Raft dissertation §3.10, §6.4; ours (ADR 069).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 

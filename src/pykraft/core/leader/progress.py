@@ -11,8 +11,6 @@ on the other's disk.
 Source: KIP-595 §Fetch, KIP-836 (timestamps); Kafka ``LeaderState.ReplicaState``.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from pykraft.core.answer_pace import AnswerPace

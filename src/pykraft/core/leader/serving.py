@@ -6,8 +6,6 @@ not again when a parked one is answered.
 Source: KIP-595 §Fetch; KIP-630; KIP-1166; Kafka ``KafkaRaftClient.tryCompleteFetchRequest``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

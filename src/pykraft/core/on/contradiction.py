@@ -22,8 +22,6 @@ Source: ours; Raft paper §5.4.3 (Leader Completeness), §5.3 (leaders append on
 the first case, and believes the leader in the others.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Final
 

@@ -21,8 +21,6 @@ current epoch has confirmed, by a response that is not diverging, a log that end
 Source: ours; Raft paper §5.4.3 (Leader Completeness), §5.4.1 (votes).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from pykraft.core.effects import EnterQuarantine, InstallSnapshot, LeaveQuarantine, Report, TruncateTo

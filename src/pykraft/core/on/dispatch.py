@@ -12,8 +12,6 @@ Source: Kafka ``KafkaRaftClient.handleRequest`` and ``handleResponse``; KIP-595 
 (ADR 036); KIP-595 §Leader progress timeout says what the deadlines are for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -12,8 +12,6 @@ The host keeps the bytes it has: a later download of the same snapshot from the 
 Source: KIP-630 §FetchSnapshot; Kafka ``KafkaRaftClient.handleFetchSnapshotResponse``.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from pykraft.core.effects import AbandonDownload, AppendDownload, BeginDownload, ReplySnapshot, Report

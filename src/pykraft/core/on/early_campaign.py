@@ -14,8 +14,6 @@ all the same, and serve others whose connections stand; so a refusal leads to on
 Source: ours (ADR 063); KIP-996 says when a voter grants a pre-vote.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from pykraft.core.effects import Report

@@ -16,8 +16,6 @@ Anyone can write a voter's name into a request; only the network between two mac
 Source: ours (ADR 129); Raft dissertation §4.2.3 and §6.2.
 """
 
-from __future__ import annotations
-
 from pykraft.core.effects import Report
 from pykraft.core.epoch_budget import EPOCHS_AT_ONCE, EPOCHS_BY_REQUESTS, EPOCHS_PER_DAY, STRANGERS
 from pykraft.core.messages import FetchRequest, Request

@@ -3,8 +3,6 @@
 Source: KIP-595 §Fetch and §Log reconciliation; KAFKA-18723 (invalid and inconsistent records).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Final
 

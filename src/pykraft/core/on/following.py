@@ -7,8 +7,6 @@ changed by then. An answer that names this node wrongly counts all the same, wit
 Source: KIP-595 §Leader discovery; Kafka ``KafkaRaftClient.maybeTransition`` and ``maybeHandleCommonResponse``.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import TypeAlias
 

@@ -19,8 +19,6 @@ does not include it.
 Source: ours (ADR 022, with the argument); KAFKA-14077; Raft dissertation §11.2 (a server that lost its state).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Final
 

@@ -3,8 +3,6 @@
 Source: KIP-595 §Leader (append, linger); Kafka ``RaftClient.prepareAppend``, ``resign`` and ``shutdown``.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from pykraft.core.effects import AcceptProposal, RejectProposal, Report

@@ -3,8 +3,6 @@
 Source: KIP-595 §BeginQuorumEpoch, §EndQuorumEpoch; KIP-853 (leader endpoints, voter keys, preferred candidates).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from pykraft.core.departure import note_goodbye

@@ -16,8 +16,6 @@ are no leases, because voters grant votes in higher epochs at any time. Java vot
 Source: Raft dissertation §6.4; ours (ADR 069).
 """
 
-from __future__ import annotations
-
 from pykraft.core.effects import CompleteRead
 from pykraft.core.events import ReadRequested
 from pykraft.core.leader.pending import READS_MAX, ReadRound

@@ -3,8 +3,6 @@
 Source: Kafka ``KafkaRaftClient.validateVoterOnlyRequest`` and ``validateLeaderOnlyRequest``.
 """
 
-from __future__ import annotations
-
 from pykraft.core.effects import Reply
 from pykraft.core.events import RequestReceived
 from pykraft.core.messages import BeginQuorumEpochResponse, EndQuorumEpochResponse, Response, UpdateVoterResponse

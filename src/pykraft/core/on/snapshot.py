@@ -6,8 +6,6 @@ A leader never does: it was elected with all committed records.
 Source: KIP-630; Kafka ``KafkaRaftLog.truncateToLatestSnapshot`` and ``deleteBeforeSnapshot``.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from pykraft.core.effects import InstallSnapshot, MoveLogStart, NotifyHighWatermark, Report

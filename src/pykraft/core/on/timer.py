@@ -6,8 +6,6 @@ the peers that are ready for one.
 Source: KIP-595, KIP-996; Kafka ``KafkaRaftClient.poll*``.
 """
 
-from __future__ import annotations
-
 from typing import assert_never
 
 from pykraft.core.effects import CompleteShutdown, Report

@@ -14,8 +14,6 @@ only Kafka's own messages, so any voter can be the target.
 Source: Raft dissertation §3.10; KIP-595 §EndQuorumEpoch.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from pykraft.config import TRANSFER_TIMEOUT_MS_MAX

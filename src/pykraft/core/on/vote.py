@@ -3,8 +3,6 @@
 Source: KIP-595 §Vote, KIP-996, KIP-853 (voter keys); Kafka ``KafkaRaftClient.handleVoteRequest``.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import assert_never
 

@@ -13,8 +13,6 @@ Source: Kafka's ``KafkaApis``, ``BrokerServer``, ``ProducerStateManager``, ``Uni
 ``ReplicaManager.lastOffsetForLeaderEpoch``; KIP-405, KIP-700, KIP-734, KIP-919; ours (ADR 065).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -14,8 +14,6 @@ Invariant: only endpoints of voters are kept, also across elections, so that a n
 Source: KIP-98, KIP-853; Kafka's ``ProducerIdManager``, ``RPCProducerIdManager``; ours (ADR 074, ADR 082).
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping

@@ -14,8 +14,6 @@ connection go on one by one, in the order in which they came; connections do not
 Source: Kafka's ``ReplicaManager.appendRecords``, ``LogValidator`` and ``SocketServer``; KIP-98; ours (ADR 065).
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -15,8 +15,6 @@ the log.
 Source: KIP-98, KIP-360; Kafka's ``ProducerStateManager``, ``ProducerAppendInfo``; the ids are ours.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict, deque
 from dataclasses import dataclass
 from typing import Final

@@ -14,8 +14,6 @@ than four of the largest do, nor more time than RECORDS_MAX records.
 Source: KIP-511 (the client's name); Kafka's ``LogValidator`` and ``RecordsIterator``; ours (ADR 065, ADR 079).
 """
 
-from __future__ import annotations
-
 import re
 from collections import OrderedDict
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ depends on anything but the configuration and the status of the core's last step
 Source: Kafka's ``MetadataCache``; KIP-516 (topic ids), KIP-951 (the leader in answers).
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

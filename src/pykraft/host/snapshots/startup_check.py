@@ -15,8 +15,6 @@ A file that is set aside keeps its bytes, as ``.damaged``: another program may b
 Source: a rule of ours; Kafka notices damage only when it loads a snapshot.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path

@@ -13,8 +13,6 @@ neither too late for its leader nor in a rush.
 Source: KIP-630; Kafka's ``KafkaRaftLog.maybeClean`` and ``KafkaRaftClient.handleFetchSnapshotRequest``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

@@ -20,8 +20,6 @@ where the next batch would begin. Memory is bounded by one chunk or one batch, w
 Source: Kafka's ``DumpLogSegments``: field names, and what it prints for each control record.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Callable, Iterator

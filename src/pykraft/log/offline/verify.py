@@ -15,8 +15,6 @@ Invariant: no advice for an only voter empties its directory, since that deletes
 Source: ours; KIP-595 (the voters in ``quorum-state``), KIP-853 (those in the log).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress

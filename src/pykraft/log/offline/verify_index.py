@@ -13,8 +13,6 @@ each index.
 Source: Kafka's ``OffsetIndex``, ``TimeIndex``, ``LogSegment``.
 """
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 from typing import Final

@@ -13,8 +13,6 @@ Memory: one chunk, or one larger batch.
 Source: ours, after Kafka's ``LogLoader``, ``LogSegment.recover``, ``OffsetIndex`` and ``TimeIndex``.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing

@@ -9,8 +9,6 @@ larger than other small files (`Fs.read`); its own limit only keeps an unrelated
 Source: KIP-101; Kafka's ``LeaderEpochCheckpointFile``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from contextlib import closing

@@ -15,8 +15,6 @@ end. Invariant: after `own_partition` the partition directory exists and durably
 Source: KIP-858, KIP-516; Kafka's ``MetaProperties``, ``PartitionMetadataFile`` and ``java.util.Properties``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -11,8 +11,6 @@ gets its ``meta.properties``, so a crash cannot leave a directory that looks for
 Source: rules of ours (ADR 022); KAFKA-14077.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Final

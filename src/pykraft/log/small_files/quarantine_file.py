@@ -11,8 +11,6 @@ quarantine; only the details are lost.
 Source: rules of ours.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Final

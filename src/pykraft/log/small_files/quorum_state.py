@@ -31,8 +31,6 @@ This never refuses the result of a crash, and never accepts a changed byte:
 Source: KIP-595 §Quorum State, KIP-853; Kafka's ``FileQuorumStateStore``, ``QuorumStateData``.
 """
 
-from __future__ import annotations
-
 import json
 from contextlib import closing
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ noted before it begins, and a call whose process ends stays open: it may be appl
 Source: Jepsen's histories; Herlihy and Wing, "Linearizability" (TOPLAS 1990); Raft paper §5.3 (State Machine Safety).
 """
 
-from __future__ import annotations
-
 import hashlib
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence

@@ -5,8 +5,6 @@ Invariant: the same seed is the same world, so a failure can be repeated, shrunk
 Source: ours (ADR 058); Hypothesis (`given`, shrinking) and madsim for the shape of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

@@ -12,8 +12,6 @@ runs next depends on the world's agenda alone.
 Source: ours (ADR 058); madsim and FoundationDB's Flow run the program's own tasks in simulated time, too.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import socket

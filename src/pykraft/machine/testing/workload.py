@@ -5,8 +5,6 @@ Invariant: everything that a workload draws comes from the random generator of i
 Source: ours (ADR 058); Jepsen's processes, of which each is one logical thread of the history.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress

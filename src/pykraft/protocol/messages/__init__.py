@@ -5,8 +5,6 @@ Each RPC has two tables, its request and its response; `pykraft.protocol.api` re
 Source: Kafka's ApiKeys; the versions are those of Kafka 4.4.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final

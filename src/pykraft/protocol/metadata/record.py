@@ -17,8 +17,6 @@ Source: KIP-631; Kafka's ``AbstractApiMessageSerde``, ``MetadataRecordSerde``, `
 ``RecordRedactor``, which masks the same two types.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@
 Source: Kafka 4.4.0, metadata ``common/metadata/*.json``.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from pykraft.protocol.schema import (

@@ -16,8 +16,6 @@ Source: KIP-595 §DescribeQuorum, KIP-919 (DescribeCluster), KIP-853 §AddRaftVo
 ``Sender`` and ``TransactionManager``; `pykraft.protocol.batch` has the layout of a batch.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

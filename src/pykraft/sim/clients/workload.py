@@ -18,8 +18,6 @@ Source: Kafka's ``RaftClient`` (``register``, ``prepareAppend``, ``schedulePrepa
 Raft dissertation §6.3 and §6.4 (a read through the log is linearizable); KIP-630 §When to Snapshot.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace

@@ -27,8 +27,6 @@ Source: TigerBeetle's fault atlas (ClusterFaultAtlas); Alagappan et al., Protoco
 Storage (FAST 2018); Vanlightly, KAFKA-14077 (a voter that lost its disk).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 
 from pykraft.core.quorum import majority_of

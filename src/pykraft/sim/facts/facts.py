@@ -8,8 +8,6 @@ replica is ever a candidate in it.
 Source: ours; docs/trust.md says what whoever reaches the port can do.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -14,8 +14,6 @@ whole, the epochs ascend, and ``quorum-state`` knows them: no program can tell. 
 Source: ours (ADR 022); `pykraft.log.judge`.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress

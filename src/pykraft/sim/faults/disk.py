@@ -14,8 +14,6 @@ Source: Prabhakaran et al., IRON File Systems (SOSP 2005); fsyncgate (PostgreSQL
 2008); Protocol-Aware Recovery (FAST 2018); TigerBeetle's storage simulator; ours (ADR 134).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial

@@ -10,8 +10,6 @@ Source: FoundationDB's simulation; TigerBeetle's VOPR; swarm testing (Groce et a
 and Hildebrandt, 2002), which leaves decisions out.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass

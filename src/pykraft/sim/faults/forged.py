@@ -22,8 +22,6 @@ Source: ours (ADR 148); Raft dissertation §4.2.3 (disruptive servers); KIP-853 
 the CRC and TCP checksum disagree" (SIGCOMM 2000).
 """
 
-from __future__ import annotations
-
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping

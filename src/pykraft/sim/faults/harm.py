@@ -4,8 +4,6 @@ It counts how often each kind happened, and in which role the node was. Invarian
 happens; and nothing that was planned happens after `Harm.end`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from random import Random

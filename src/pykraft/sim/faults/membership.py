@@ -24,8 +24,6 @@ A node with ``controller.quorum.auto.join.enable`` joins without an operator, an
 Source: KIP-853 (``kafka-metadata-quorum add-controller``, ``remove-controller``), KIP-1186; ours (ADR 048).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final

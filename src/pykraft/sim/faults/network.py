@@ -7,8 +7,6 @@ other nodes, so it still believes that it leads.
 Source: FoundationDB's swizzle-clogging; Kafka ``RaftEventSimulationTest`` (star partition); KIP-996.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from functools import partial
 from random import Random

@@ -15,8 +15,6 @@ Source: TigerBeetle's VOPR; Kafka ``RaftEventSimulationTest``; KIP-595 §Gracefu
 clock nemesis; for older releases KIP-996 (Vote version 2), KIP-853 and KIP-595 (former versions).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path

@@ -15,8 +15,6 @@ or without a proof get no answer, because they have to believe their leader (doc
 Source: ours; KIP-595 §Fetch, KIP-853; ADR 028, ADR 029; docs/trust.md says what whoever reaches the port can do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from random import Random

@@ -13,8 +13,6 @@ What the protocol cannot tell is left out (ADR 130), so the twin ends before it
 Source: ours (ADR 130); Kafka compares directory ids from kraft.version 1 on (KIP-853).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random

@@ -29,8 +29,6 @@ Source: Kafka ``RaftEventSimulationTest`` (recovery after the loss of one node's
 §Quorum State; Kafka's ``QuorumState.initialize`` (the log's epoch wins); ours (ADR 128).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random

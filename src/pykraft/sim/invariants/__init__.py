@@ -5,8 +5,6 @@ one, write its class into the module of its subject: `ALL` has them in the order
 those with subclasses.
 """
 
-from __future__ import annotations
-
 from pykraft.sim.invariants import (
     campaigns,
     clients,

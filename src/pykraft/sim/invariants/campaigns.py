@@ -1,7 +1,5 @@
 """Rules of campaigns: who asks for votes, when, and who must not."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple

@@ -1,7 +1,5 @@
 """Rules of what clients and producers are told, and of what their records become."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final, NamedTuple

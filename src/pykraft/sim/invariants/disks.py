@@ -1,7 +1,5 @@
 """Rules of disks: what is durable, what is damage, and what a node answers from it."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from dataclasses import replace

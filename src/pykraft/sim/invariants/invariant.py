@@ -11,8 +11,6 @@ Source: Kafka ``RaftEventSimulationTest.Invariant``, ``QuorumState``; openraft `
 liveness mode, where a core of replicas is healthy for good.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, Final, NamedTuple

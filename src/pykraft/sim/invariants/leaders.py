@@ -1,7 +1,5 @@
 """Rules of leaders: one in an epoch, named alike by all, holding on and giving up in time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Rules of what listeners of a node are given."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Rules of progress: nobody asks, waits, blames or ends without need."""
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from pathlib import Path
 from typing import Final, NamedTuple

@@ -1,7 +1,5 @@
 """Rules of the log: what is appended, replicated, committed and cut."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Rules of voters and their changes."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from pykraft.core.effects import WriteElectionState

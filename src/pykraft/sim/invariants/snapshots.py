@@ -1,7 +1,5 @@
 """Rules of snapshots: when one is asked for, what it holds, and who reads it."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass

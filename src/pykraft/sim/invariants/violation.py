@@ -3,8 +3,6 @@
 Source: Kafka ``RaftEventSimulationTest``, whose checks are assertions.
 """
 
-from __future__ import annotations
-
 
 class ViolationError(AssertionError):
     """An invariant does not hold: which one, and what was seen."""

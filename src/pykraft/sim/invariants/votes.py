@@ -1,7 +1,5 @@
 """Rules of votes and epochs: what is granted to whom, and what is on disk before anybody learns of it."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 
 from pykraft.core.epoch_budget import EPOCHS_PER_DAY

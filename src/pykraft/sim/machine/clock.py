@@ -5,8 +5,6 @@ network hop takes less than one of the host's milliseconds. Each machine has clo
 a timer that follows them.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable
 from functools import partial

@@ -8,8 +8,6 @@ it has to campaign at once.
 Source: KIP-35, KIP-996; versions as Kafka 3.8 and 3.9 have them in their message definitions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final

@@ -15,8 +15,6 @@ Source: ALICE (OSDI 2014); Bairavasundaram et al., An Analysis of Data Corruptio
 Rebello et al., Can Applications Recover from fsync Failures? (USENIX ATC 2020).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random

@@ -12,8 +12,6 @@ Everything else on the wire is the same in both, which the differential tests sh
 Source: Kafka ``FollowerState``, ``ProspectiveState`` and ``KafkaRaftClient.handleEndQuorumEpochRequest``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -3,8 +3,6 @@
 An observer is called at the moment that its method names, and changes nothing in the node unless the method says so.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar

@@ -9,8 +9,6 @@ A world without a recorder pays nothing. Frames are kept as they were sent and d
 happened, and an arrival refers to an earlier event of sending. Only the last events are kept.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -17,8 +17,6 @@ Source: the cited source of each oracle; KIP-595 (Vote, BeginQuorumEpoch, EndQuo
 KIP-630 (FetchSnapshot).
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

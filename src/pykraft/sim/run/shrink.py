@@ -25,8 +25,6 @@ Source: Zeller and Hildebrandt, Simplifying and Isolating Failure-Inducing Input
 Race Conditions in Erlang with QuickCheck and PULSE (ICFP 2009), for trying each candidate more than once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import product

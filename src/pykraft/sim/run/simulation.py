@@ -11,8 +11,6 @@ dies. A Ctrl-C in the terminal or its end, which all processes get, is left to t
 Source: TigerBeetle's VOPR (seed replay); madsim.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

@@ -5,8 +5,6 @@ change the random draws of the others. After every event, all oracles look at th
 (`Watch.touch`).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field

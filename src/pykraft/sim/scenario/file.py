@@ -8,8 +8,6 @@ impossible value raises a UsageError that names the file and the key.
 Source: FoundationDB's ``tests/fast/*.toml``; the TOML 1.0 specification.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace

@@ -11,8 +11,6 @@ arrives, a change of the voters when it is committed.
 Source: FoundationDB's test specifications (``tests/fast/*.toml``); TigerBeetle's VOPR options.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType

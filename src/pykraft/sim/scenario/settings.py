@@ -6,8 +6,6 @@ small and timeouts short, so that much happens in little time.
 Source: Kafka ``RaftEventSimulationTest`` (timeouts), scaled down by five.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -6,8 +6,6 @@ batch, appended without one copy per batch; a batch is wanted if one of its reco
 Source: KIP-98; PySpark ``DataSourceReader.read``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

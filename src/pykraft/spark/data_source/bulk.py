@@ -18,8 +18,6 @@ protocol's own decoder would read. The decoder handles all other batches. CRCs a
 Source: KIP-98, KIP-595; Kafka's ``DefaultRecord`` and ``BatchBuilder``; NumPy's strided arrays.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -8,8 +8,6 @@ reads one contiguous range of the log.
 Source: KIP-595 (log layout); Spark's Kafka source (``startingTimestamp``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace

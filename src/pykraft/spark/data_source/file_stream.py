@@ -14,8 +14,6 @@ Source: PySpark ``DataSourceStreamReader`` and ``ReadLimit``; Spark's Kafka sour
 ``minOffsetsPerTrigger``, ``maxTriggerDelay``).
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final

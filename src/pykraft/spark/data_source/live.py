@@ -7,8 +7,6 @@ holds at most one chunk of them.
 Source: KIP-595 §Fetch (an observer without an id); Spark's Kafka source (``KafkaOffsetReader``).
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import AbstractContextManager

@@ -7,8 +7,6 @@ offsets of a micro-batch alone decide its rows. Each task fetches a range of the
 Source: Spark's Kafka source; PySpark ``DataSourceStreamReader``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -6,8 +6,6 @@ other, and none of the Kafka source is ignored silently: it is an alias, has no 
 Source: Spark's Kafka integration guide (options of the source, Spark 4).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -11,8 +11,6 @@ Invariant: the spans follow each other without a gap of offsets, and each is eit
 Source: KIP-595 (log layout); Kafka's ``FileRecords``, ``LogSegment.recover``.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing

@@ -10,8 +10,6 @@ Invariant: a batch is left out only if its header proves that no row of it is wa
 Source: PySpark's ``DataSourceReader.pushFilters``; Spark's Kafka integration guide; KIP-98, KIP-595, KIP-631.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime

@@ -13,8 +13,6 @@ every header of the rest of the segment is read. This also finds the end of the 
 Source: KIP-595 (log layout); Kafka's ``OffsetIndex`` and ``LogSegment.translateOffset``.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence

@@ -11,8 +11,6 @@ with others.
 Source: KIP-595 §Fetch, KIP-630, KIP-631; ISO 8601.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Callable, Iterator, Sequence

@@ -5,8 +5,6 @@ Invariant: a function here only plans; it reads nothing that Spark does not read
 Source: KIP-631; Kafka's message definitions, from which `pykraft.protocol.metadata.tables` is made.
 """
 
-from __future__ import annotations
-
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 

@@ -24,8 +24,6 @@ Source: KIP-630, KIP-631, KIP-841, KIP-868 (transactions), KIP-966 (eligible lea
 ``MetadataDelta``, ``PartitionRegistration.merge``, ``ClusterDelta``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final

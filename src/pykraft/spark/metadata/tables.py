@@ -21,8 +21,6 @@ Two images differ by rows with the same key, compared without these two columns;
 Source: KIP-631; Kafka's ``ResourceType``, ``ConfigResource.Type``, ``AclOperation``, ``ScramMechanism``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal

@@ -6,8 +6,6 @@ Position or text tells everything that color tells. Figures belong to no window,
 page, what comes from tables or names of folders is escaped. This module needs the extra ``plots``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

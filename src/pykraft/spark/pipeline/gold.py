@@ -6,8 +6,6 @@ live quorum. Rows of several replicas would count several times: choose one with
 Source: KIP-595 (LeaderChange opens an epoch), KIP-836 (lag and times of DescribeQuorum).
 """
 
-from __future__ import annotations
-
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 

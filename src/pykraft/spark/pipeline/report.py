@@ -7,8 +7,6 @@ one that reaches furthest.
 Source: the gold functions (`pykraft.spark.pipeline.gold`); `pykraft.local.journal`; `pykraft.local.sampler`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime

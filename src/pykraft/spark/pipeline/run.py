@@ -12,8 +12,6 @@ error of ours is not restarted, nor one that dies again and again without finish
 Source: Spark's ``foreachBatch`` and ``PythonStreamingSourceRunner``; the restarts of a supervisor (Erlang's intensity).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path

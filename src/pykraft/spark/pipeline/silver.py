@@ -10,8 +10,6 @@ task attempts are reported.
 Source: KIP-98 (record batches), KIP-595, KIP-853 (control records).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack

@@ -8,8 +8,6 @@ This module writes nothing and needs neither Spark nor Java.
 Source: Spark's ``OffsetSeqLog``, ``CommitLog`` and ``StreamMetadata``.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass

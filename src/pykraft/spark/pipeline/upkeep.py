@@ -5,8 +5,6 @@ Invariant: Spark is not needed, and a stream may append meanwhile.
 Source: `pykraft.spark.tables.delta_upkeep`; Delta's ``OPTIMIZE`` and ``VACUUM``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path

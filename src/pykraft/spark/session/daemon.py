@@ -12,8 +12,6 @@ each process still imports pyarrow itself, whose allocator has a thread of its o
 Source: pyspark's ``daemon.py``.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

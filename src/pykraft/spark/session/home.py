@@ -8,8 +8,6 @@ other machines, so they must be files.
 Source: Spark's ``PythonUtils.sparkPythonPath``; Python's ``zipimport``.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -5,8 +5,6 @@ module makes a `JAVA_HOME` in the user's cache folder with links to everything, 
 drops this one option. Spark works without the module, which only speeds up some arithmetic.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -19,8 +19,6 @@ one before. Of any number of drivers that create one, one succeeds, and all get 
 Source: ADR 097; KIP-98; Spark's ``StreamingWrite.commit`` and ``HDFSMetadataLog`` (created by rename).
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

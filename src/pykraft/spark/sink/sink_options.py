@@ -5,8 +5,6 @@ Invariant: an option that is not known is refused with what to do instead, also 
 Source: Spark's Kafka integration guide (options of the sink, Spark 4).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ complete and synced, and nobody changes it. A reader checks each batch's CRC and
 Source: ADR 079, ADR 097; `pykraft.protocol.batch` and `pykraft.protocol.records`.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

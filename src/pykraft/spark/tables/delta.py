@@ -13,8 +13,6 @@ before its folder is removed, so a conversion that was killed is repeated.
 Source: the Delta protocol (add actions, ``txn``, ``commitInfo``); Spark's ``foreachBatch``, ``FileFormatWriter``.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

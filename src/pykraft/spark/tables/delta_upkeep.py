@@ -16,8 +16,6 @@ Source: the Delta protocol (``dataChange``, tombstones, checkpoints); Delta's ``
 compaction in LSM trees.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -3,8 +3,6 @@
 Without imports, for the command line.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 BRONZE: Final = "bronze_batches"

@@ -6,8 +6,6 @@ does not prove one, there is none: for floating-point numbers (NaN), binary and 
 Source: Spark's ``FileFormatWriter``; the Delta protocol (per-file statistics); Parquet's column chunk statistics.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import uuid

@@ -3,8 +3,6 @@
 Source: KIP-853 §AddRaftVoter, §RemoveRaftVoter, KIP-1186; Kafka ``AddVoterHandler``, ``RemoveVoterHandler``.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

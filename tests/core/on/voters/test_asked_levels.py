@@ -3,8 +3,6 @@
 Source: KIP-853 §AddRaftVoter, KAFKA-20661; Kafka ``AddVoterHandler.handleApiVersionsResponse``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

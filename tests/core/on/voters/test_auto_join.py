@@ -3,8 +3,6 @@
 Source: KIP-853 §UpdateRaftVoter, KIP-1186; Kafka ``KafkaRaftClient.pollFollowerAsVoter`` and ``…AsObserver``.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

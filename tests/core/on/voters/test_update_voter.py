@@ -3,8 +3,6 @@
 Source: KIP-853 §UpdateRaftVoter, KAFKA-16538, KAFKA-20661; Kafka ``UpdateVoterHandler``; seen with Kafka 4.3.1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 

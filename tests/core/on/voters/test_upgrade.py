@@ -3,8 +3,6 @@
 Source: KIP-853 §Upgrade, KAFKA-16538; Kafka ``KRaftVersionUpgrade``.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from pykraft.core import messages

@@ -4,8 +4,6 @@ Source: KIP-853 §Common scenarios; Raft dissertation §4.1 and the correction o
 commit); Kafka ``AddVoterHandler``, ``RemoveVoterHandler``, ``UpdateVoterHandler``.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from pykraft.core import messages

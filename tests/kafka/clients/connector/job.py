@@ -7,8 +7,6 @@ each slice of the records, and writes JSON to the file RESULT: the offsets and v
 found.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import threading

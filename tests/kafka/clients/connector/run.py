@@ -6,8 +6,6 @@ leader is killed with SIGKILL and restarted when the written records reach the n
 reads all of them in one batch. Invariant: a run that ended before its last kill is an error, not a result.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

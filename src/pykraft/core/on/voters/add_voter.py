@@ -14,8 +14,6 @@ Source: KIP-853 §AddRaftVoter, §RemoveRaftVoter, KIP-1186 (answer before the c
 ``AddVoterHandler``, ``RemoveVoterHandler``.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from pykraft.core.events import RequestReceived

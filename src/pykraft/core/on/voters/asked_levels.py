@@ -7,8 +7,6 @@ that another node of pykraft that listens there says so; Kafka's controllers do 
 Source: KIP-853 §AddRaftVoter, KAFKA-20661, KIP-1242; Kafka ``AddVoterHandler.handleApiVersionsResponse``.
 """
 
-from __future__ import annotations
-
 from pykraft.core.events import ResponseReceived
 from pykraft.core.leader.change_answer import answer_change
 from pykraft.core.leader.pending import Addition, Update

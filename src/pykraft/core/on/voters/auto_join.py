@@ -10,8 +10,6 @@ Each of them replaces one Fetch.
 Source: KIP-853 §UpdateRaftVoter, KIP-1186; Kafka ``KafkaRaftClient.pollFollowerAsVoter`` and ``…AsObserver``.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from pykraft.core.effects import Peer

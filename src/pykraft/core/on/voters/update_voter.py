@@ -15,8 +15,6 @@ until they get NONE.
 Source: KIP-853 §UpdateRaftVoter, KAFKA-16538, KAFKA-20661; Kafka ``UpdateVoterHandler``; seen with Kafka 4.3.1.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Final
 

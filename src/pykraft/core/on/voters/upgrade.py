@@ -5,8 +5,6 @@ There is no downgrade.
 Source: KIP-853 §Upgrade, KAFKA-16538; Kafka ``KRaftVersionUpgrade``.
 """
 
-from __future__ import annotations
-
 from pykraft.core.effects import CompletePendingRequest
 from pykraft.core.events import RequestReceived, UpgradeRequested
 from pykraft.core.leader.pending import Upgrade

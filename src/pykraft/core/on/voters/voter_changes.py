@@ -8,8 +8,6 @@ Source: KIP-853 §Common scenarios; Raft dissertation §4.1 and the correction o
 commit); Kafka ``AddVoterHandler``, ``RemoveVoterHandler``, ``UpdateVoterHandler``.
 """
 
-from __future__ import annotations
-
 from pykraft.core.effects import Peer
 from pykraft.core.enter_state import adopt_voter_set
 from pykraft.core.leader.appending import advance_high_watermark, append_planned
