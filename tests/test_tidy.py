@@ -63,6 +63,8 @@ PLANTED_FILES: dict[str, Sequence[tuple[str, str, str]]] = {
         (CODE, "class C:\n    a = 1", "class _C:\n    def f(self): ..."),
         (CODE, "class C:\n    'C.'\n    def f(self): ...", "class C:\n    'C.'\n    @override\n    def f(self): ..."),
         (CODE, "async def f(): ...", "async def f():\n    'Do it.'"),
+        (CODE, "class C(Protocol[T]):\n    'C.'\n    def f(self): ...", "class C(Fs):\n    'C.'\n    def f(self): ..."),
+        (CODE, "class C:\n    'See `f`.'\n    def f(self): ...", "class C:\n    'A `a.Fs`.'\n    def f(self): ..."),
     ],
     "cited_source": [
         ("src/pykraft/core/on/code.py", '"""Vote."""', '"""Vote.\n\nSource: KIP-595 §Vote.\n"""'),

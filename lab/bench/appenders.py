@@ -54,7 +54,6 @@ class AppendingProcesses:
         self._children: dict[int, Child] = {}
 
     def start(self) -> None:
-        """See `LoadedQuorum`."""
         for node_id, path in self._paths.items():
             self._children[node_id] = self._start_child(
                 f"appender {node_id}",
@@ -72,7 +71,6 @@ class AppendingProcesses:
         return Watermark(offset=offset, leader_id=FIRST_ID, epoch=0, at_s=at_s)
 
     def usage(self) -> Mapping[int, Usage]:
-        """See `LoadedQuorum`."""
         return {node_id: usage_of(child.pid, child.name) for node_id, child in self._children.items()}
 
     @property
@@ -81,7 +79,6 @@ class AppendingProcesses:
         return list(self._children.values())
 
     def failure(self) -> str | None:
-        """See `LoadedQuorum`."""
         ended = [child for child in self.processes if child.status is not None]
         return f"{ended[0].name} ended with {ended[0].status}: {ended[0].log().strip()[-300:]}" if ended else None
 
@@ -93,7 +90,6 @@ class AppendingProcesses:
         return {}
 
     def batch_size_bytes(self) -> float | None:
-        """See `LoadedQuorum`."""
         return self._group_size_bytes
 
     def close(self) -> None:
@@ -110,7 +106,6 @@ class Appenders:
         self.group_size_bytes = group_size_bytes
 
     def quorum(self, children: Children, folder: Path, task: Task) -> LoadedQuorum:
-        """See `Contender`."""
         return AppendingProcesses(children, folder, task, self.group_size_bytes)
 
     def run_in_same_groups(

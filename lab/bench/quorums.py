@@ -168,7 +168,6 @@ class Running:
         self._probe = Probe(ports)
 
     def start(self) -> None:
-        """See `LoadedQuorum`."""
         for node in self._nodes.values():
             node.start()
 
@@ -227,11 +226,9 @@ class PykraftQuorum(Running):
         self._mark = 0
 
     def begin_window(self) -> None:
-        """See `LoadedQuorum`."""
         self._mark = self.cluster.journal.mark()
 
     def latency_ms(self) -> Mapping[str, float]:
-        """See `LoadedQuorum`."""
         return latencies_ms(self.cluster.journal.acknowledgements(since=self._mark))
 
     def batch_size_bytes(self) -> float | None:
@@ -247,7 +244,6 @@ class Ours:
     breaks_when_overloaded = False
 
     def quorum(self, children: Children, folder: Path, task: Task) -> LoadedQuorum:
-        """See `Contender`."""
         return PykraftQuorum(children, folder, task)
 
 
@@ -280,7 +276,6 @@ class KafkaQuorum(Running):
         self._log_paths = [node.log_path for node in nodes.values()]
 
     def failure(self) -> str | None:
-        """See `LoadedQuorum`."""
         said = self._said()
         if LOAD_THREAD_DIED in said:
             return "its load thread died of overload"
@@ -310,5 +305,4 @@ class Java:
         self._kafka = kafka
 
     def quorum(self, children: Children, folder: Path, task: Task) -> LoadedQuorum:
-        """See `Contender`."""
         return KafkaQuorum(self._kafka, children, folder, task)

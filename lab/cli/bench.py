@@ -163,14 +163,13 @@ def bench_raft(  # noqa: PLR0913 - one argument for each option
 
 
 class ProgressLines:
-    """Prints each result on a line, and what is running on a terminal's last one."""
+    """Prints each result on a line, and what is running on a terminal's last one. See `lab.progress.ReportProgress`."""
 
     def __init__(self, console: Console, status: Status) -> None:
         self._console = console
         self._status = status
 
     def __call__(self, text: str, *, is_passing: bool = False) -> None:
-        """See `lab.progress.ReportProgress`."""
         self._status.update(escape(text))
         if not is_passing:
             self._console.print(escape(text), soft_wrap=True)

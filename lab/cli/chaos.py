@@ -241,11 +241,9 @@ class _Lines:
         self._task = progress.add_task("", total=seconds)
 
     def passing(self, text: str, elapsed_s: float) -> None:
-        """See `lab.chaos.run.Watcher`."""
         self._progress.update(self._task, description=text, completed=elapsed_s)
 
     def done(self, fault: Done) -> None:
-        """See `lab.chaos.run.Watcher`."""
         failover = "" if fault.failover_ms is None else f", fail-over {fault.failover_ms:,} ms"
         who = "all nodes" if fault.node_id is None else f"node {fault.node_id}"
         line = f"{fault.at_s:>7.1f} s  {fault.told} ({who}): pause {fault.pause_ms:,} ms{failover}"

@@ -119,7 +119,6 @@ class _Lines:
         self._begun = self._passed = time.monotonic()
 
     def __call__(self, text: str, *, is_passing: bool = False) -> None:
-        """See `lab.progress.ReportProgress`."""
         now = time.monotonic()
         self._status.update(escape(text))
         if is_passing and (self._console.is_terminal or now - self._passed < PASSING_INTERVAL_S):

@@ -207,13 +207,11 @@ class _Listener(StreamingQueryListener):
         """See `StreamingQueryListener`."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        """See `StreamingQueryListener`."""
         self._ended(event.progress)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
         """See `StreamingQueryListener`."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """See `StreamingQueryListener`."""
         if event.exception is not None:
             self._terminated(event.exception)

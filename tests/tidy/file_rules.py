@@ -49,6 +49,9 @@ STILTED = re.compile(
 )
 """Phrases that a colleague would not use, and plurals that are wrong for a count of one."""
 
+NOTHING_INHERITED = {"ABC", "Enum", "Exception", "Generic", "IntEnum", "NamedTuple", "Protocol", "TypedDict"}
+NAMED_CLASS = re.compile(r"`(?:[a-z_]\w*[.])*[A-Z]\w*[a-z]\w*`")
+
 MUST_CITE = ("src/pykraft/core/on/", "src/pykraft/rpc/", "src/pykraft/log/", "src/pykraft/protocol/")
 TESTS_MUST_CITE = re.compile(r"tests/(core|protocol|rpc|log|snapshot|host)/(\w+/)*test_\w+[.]py")
 OURS = {
@@ -107,10 +110,13 @@ def opening_docstring(file: SourceFile) -> Iterator[str]:
 
 
 def documented_names(file: SourceFile) -> Iterator[str]:
-    """Public functions, classes and methods of the package have docstrings, but for the hooks of oracles."""
+    """Public functions and classes have docstrings, and methods that no class has which this one derives from or names.
+
+    A method "See `Fs`" would only hide what `Fs` says of it from `help`.
+    """
     if not file.is_product:
         return
-    classes = () if file.path.startswith(ORACLES) else _public_classes(file)
+    classes = filter(_speaks_for_itself, _public_classes(file))
     for body in (file.tree.body, *(each.body for each in classes)):
         for node in body:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and _needs_docstring(node):
@@ -141,8 +147,6 @@ def injected_randomness(file: SourceFile) -> Iterator[str]:
                 pass
 
 
-ORACLES = "src/pykraft/sim/invariants/"
-"""Ruff asks for docstrings of the hooks' base."""
 HAS_COMPILED_BASE = "src/pykraft/sim/invariants/watch.py"
 """It makes its hooks at run time, which no subclass of a compiled class can do (ADR 116)."""
 
@@ -349,6 +353,12 @@ def _top_names(file: SourceFile) -> Iterator[str]:
 
 def _public_classes(file: SourceFile) -> Iterator[ast.ClassDef]:
     yield from (node for node in file.tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_"))
+
+
+def _speaks_for_itself(node: ast.ClassDef) -> bool:
+    """Whether no other class documents its methods: none that it derives from, and none that its docstring names."""
+    bases = {ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases}
+    return bases <= NOTHING_INHERITED and not NAMED_CLASS.search(ast.get_docstring(node) or "")
 
 
 def _needs_docstring(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:

@@ -66,7 +66,6 @@ class OurNodes:
         self.servers = ",".join(f"{HOST}:{node.port}" for node in self._cluster.nodes.values())
 
     def usage(self) -> Mapping[str, Usage]:
-        """See `Written`."""
         return _usage([node.process for node in self._cluster.nodes.values()])
 
 
@@ -108,7 +107,6 @@ class KafkaBrokers:
         wait_until(lambda: all(map(_listens, brokers)), "the brokers to accept connections", alive=self._children)
 
     def usage(self) -> Mapping[str, Usage]:
-        """See `Written`."""
         return _usage(self._children)
 
 

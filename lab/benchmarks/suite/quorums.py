@@ -63,7 +63,6 @@ class Watched:
         self._observers = observers
 
     def quorum(self, children: Children, folder: Path, task: Task) -> LoadedQuorum:
-        """See `Contender`."""
         return WatchedQuorum(children, folder, task, self._observers)
 
 
@@ -87,7 +86,6 @@ class WithLongLog:
         self._template = template
 
     def quorum(self, children: Children, folder: Path, task: Task) -> LoadedQuorum:
-        """See `Contender`."""
         quorum = QuorumWithLongLog(children, folder, task)
         if not self._template.exists():
             write_log(self._template, [bytes(LONG_BATCH_SIZE_BYTES)], self._size_bytes)

@@ -149,7 +149,7 @@ KEPT: Final = (recovery_point.FILE_NAME, epoch_checkpoint.FILE_NAME)
 
 
 class EarlierFiles:
-    """Reads as another file system does, but for the files in `KEPT`."""
+    """Reads as another file system does, but for the files in `KEPT`. See `Fs`."""
 
     def __init__(self, fs: Fs, partitions: Iterable[Path]) -> None:
         """Read those files now; one that cannot be read is left to who wants it."""
@@ -170,7 +170,6 @@ class EarlierFiles:
         return self._fs.open(path) if kept is None else cast("File", _Kept(kept))
 
     def read(self, path: Path) -> bytes:
-        """See `Fs.read`."""
         kept = self._kept.get(path)
         return self._fs.read(path) if kept is None else kept
 
@@ -183,11 +182,9 @@ class _Kept:
         self._content = content
 
     def pread(self, size_bytes: int, position: int) -> bytes:
-        """See `File.pread`."""
         return self._content[position : position + size_bytes]
 
     def size(self) -> int:
-        """See `File.size`."""
         return len(self._content)
 
     def close(self) -> None:

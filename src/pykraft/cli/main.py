@@ -43,12 +43,10 @@ class LazyGroup(Group):
     modules: Mapping[str, tuple[str, str]] = COMMANDS
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """See `click.Group`."""
         del ctx
         return sorted(self.modules)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """See `click.Group`."""
         del ctx
         if cmd_name not in self.modules:
             return None

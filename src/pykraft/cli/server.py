@@ -50,7 +50,6 @@ class JsonFormatter(logging.Formatter):
     """Formats one JSON object per line: time (wall ms), level, message."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """See `logging.Formatter`."""
         fields = {"wall_ms": int(record.created * 1_000), "level": record.levelname, "message": record.getMessage()}
         return json.dumps(fields)
 

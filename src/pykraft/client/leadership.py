@@ -37,9 +37,7 @@ class ClaimListener(Protocol[T]):
     The optional methods of a `pykraft.client.Listener` are optional here, too.
     """
 
-    def handle_commit(self, reader: Reader[T], /) -> Awaitable[None] | None:
-        """See `pykraft.client.Listener`."""
-        ...
+    def handle_commit(self, reader: Reader[T], /) -> Awaitable[None] | None: ...
 
     def handle_claim(self, epoch: Epoch, /) -> Awaitable[None] | None:
         """This node leads ``epoch``, and this listener has handled everything that was committed before."""
@@ -63,11 +61,9 @@ class ClaimAdapter(Generic[T]):
                 setattr(self, name, getattr(listener, name))
 
     def handle_commit(self, reader: Reader[T], /) -> Awaitable[None] | None:
-        """See `pykraft.client.Listener`."""
         return self._listener.handle_commit(reader)
 
     async def handle_leader_change(self, leader_and_epoch: LeaderAndEpoch, /) -> None:
-        """See `pykraft.client.Listener`."""
         if self._claimed is not None:
             resigned, self._claimed = self._claimed, None
             await _done(self._listener.handle_resign(resigned))

@@ -32,9 +32,7 @@ logger = logging.getLogger("pykraft")
 class HostAccess(Protocol):
     """Passes calls on to the host: a `Life`, or the node that owns it."""
 
-    async def ask(self, act: Callable[[Host, OnAnswer[R]], object], *, doubt: str | None = None) -> R:
-        """See `Life.ask`."""
-        ...
+    async def ask(self, act: Callable[[Host, OnAnswer[R]], object], *, doubt: str | None = None) -> R: ...
 
 
 class Life:

@@ -101,12 +101,10 @@ class OwnThread(NodeLoops):
             self._to_node.send(act, arguments)
 
     def to_application(self, act: LoopCall, *arguments: object) -> None:
-        """See `NodeLoops`."""
         if self._to_application is not None:
             self._to_application.send(act, arguments)
 
     async def run(self, main: NodeMain, stop: Callable[[], None]) -> None:
-        """See `NodeLoops`."""
         loop = asyncio.get_running_loop()
         self._to_application = _Way(loop)
         ended: asyncio.Future[BaseException | None] = loop.create_future()

@@ -46,7 +46,6 @@ class BoundedConnection(H11Protocol):
         self.app = with_abort
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See `asyncio.Protocol`."""
         super().connection_made(transport)
         if len(self.connections) > CONNECTIONS_MAX:
             self.transport.abort()
@@ -54,7 +53,6 @@ class BoundedConnection(H11Protocol):
             self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See `asyncio.Protocol`."""
         if self._watchdog is not None:
             self._watchdog.cancel()
         super().connection_lost(exc)

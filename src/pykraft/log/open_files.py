@@ -97,16 +97,13 @@ class SegmentFile:
         self._files.forget(self._path)
 
     def pread(self, size_bytes: int, position: int) -> bytes:
-        """See `pykraft.log.fs.File`."""
         return self._file().pread(size_bytes, position)
 
     def pwrite(self, parts: Sequence[Buffer], position: int) -> int:
-        """See `pykraft.log.fs.File`."""
         self.hold()
         return self._file().pwrite(parts, position)
 
     def size(self) -> int:
-        """See `pykraft.log.fs.File`."""
         return self._file().size()
 
     def is_at(self, path: Path) -> bool:
@@ -117,28 +114,22 @@ class SegmentFile:
             return False
 
     def truncate(self, size_bytes: int) -> None:
-        """See `pykraft.log.fs.File`."""
         self.hold()
         self._file().truncate(size_bytes)
 
     def sync(self) -> None:
-        """See `pykraft.log.fs.File`."""
         self._file().sync()
 
     def reserve(self, position: int, size_bytes: int) -> None:
-        """See `pykraft.log.fs.File`."""
         self._file().reserve(position, size_bytes)
 
     def unreserve(self) -> None:
-        """See `pykraft.log.fs.File`."""
         self._file().unreserve()
 
     def uncache(self, position: int, size_bytes: int) -> None:
-        """See `pykraft.log.fs.File`."""
         self._file().uncache(position, size_bytes)
 
     def close(self) -> None:
-        """See `pykraft.log.fs.File`."""
         for file in (self._held, self._files.forget(self._path)):
             if file is not None:
                 file.close()

@@ -129,12 +129,10 @@ class OsFile:
             rest, position = rest[done:], position + done
 
     def size(self) -> int:
-        """See `File.size`."""
         with SystemCall(self.path, "get the size"):
             return os.fstat(self._descriptor).st_size
 
     def is_at(self, path: Path) -> bool:
-        """See `File.is_at`."""
         with SystemCall(path, "look up"):
             try:
                 named = os.stat(path)
@@ -143,7 +141,6 @@ class OsFile:
             return identity_of(named) == identity_of(os.fstat(self._descriptor))
 
     def truncate(self, size_bytes: int) -> None:
-        """See `File.truncate`."""
         with SystemCall(self.path, f"truncate to {size_bytes} bytes"):
             os.ftruncate(self._descriptor, size_bytes)
 
@@ -175,7 +172,6 @@ class OsFile:
                 allocate(self._descriptor, _KEEP_SIZE, position, size_bytes)
 
     def unreserve(self) -> None:
-        """See `File.unreserve`."""
         # Linux frees the blocks after the end of the file although its size stays.
         with suppress(OSError):
             os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size)
@@ -187,7 +183,6 @@ class OsFile:
                 os.posix_fadvise(self._descriptor, position, size_bytes, os.POSIX_FADV_DONTNEED)
 
     def close(self) -> None:
-        """See `File.close`."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
@@ -337,21 +332,18 @@ def _give_up(files: Sequence[OsFile], held: tuple[int, int]) -> None:
 
 
 class OsFs:
-    """Directories and names of the real file system. It has no state."""
+    """Directories and names of the real file system. It has no state. Implements `Fs`."""
 
     def open(self, path: Path, *, create: bool = False, write: bool = False) -> OsFile:
-        """See `Fs.open`."""
         flags = os.O_RDWR if write or create else os.O_RDONLY
         with SystemCall(path, "create" if create else "open"):
             return OsFile(path, os.open(path, flags | (os.O_CREAT if create else 0), FILE_MODE))
 
     def exists(self, path: Path) -> bool:
-        """See `Fs.exists`."""
         with SystemCall(path, "look up"):
             return path.exists()
 
     def listdir(self, path: Path) -> list[str]:
-        """See `Fs.listdir`."""
         with SystemCall(path, "list"):
             return sorted(os.listdir(path))
 
@@ -365,12 +357,10 @@ class OsFs:
             path.mkdir(exist_ok=True)
 
     def rename(self, old: Path, new: Path) -> None:
-        """See `Fs.rename`."""
         with SystemCall(new, f"rename {old.name} to it"):
             os.replace(old, new)
 
     def remove(self, path: Path, *, missing_ok: bool = False) -> None:
-        """See `Fs.remove`."""
         with SystemCall(path, "remove"):
             try:
                 os.remove(path)
@@ -379,7 +369,6 @@ class OsFs:
                     raise
 
     def sync_dir(self, path: Path) -> None:
-        """See `Fs.sync_dir`."""
         with SystemCall(path, "sync the directory"):
             descriptor = os.open(path, os.O_RDONLY)
             try:
@@ -388,14 +377,11 @@ class OsFs:
                 os.close(descriptor)
 
     def read(self, path: Path) -> bytes:
-        """See `Fs.read`."""
         with closing(self.open(path)) as file:
             return read_small(file, path)
 
     def lock(self, path: Path) -> Lock:
-        """See `Fs.lock`."""
         return OsLock(path)
 
     def mutex(self) -> AbstractContextManager[object]:
-        """See `Fs.mutex`."""
         return threading.Lock()

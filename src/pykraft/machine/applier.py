@@ -111,7 +111,7 @@ PIECE_SIZE_BYTES: Final = 1 << 18
 
 
 class Applier(Generic[C, R]):
-    """Registered with the node; called on the application's loop."""
+    """Registered with the node; called on the application's loop. See `pykraft.client.Listener`."""
 
     def __init__(self, node: Node[bytes], replica: MachineReplica[C, R]) -> None:
         self.replica = replica
@@ -132,7 +132,6 @@ class Applier(Generic[C, R]):
         self._node = node
 
     async def handle_commit(self, reader: Reader[bytes]) -> None:
-        """See `pykraft.client.Listener`."""
         left, left_bytes = PIECE_COMMANDS, PIECE_SIZE_BYTES
         for batch in reader:
             values, at = batch.records, 0
@@ -147,7 +146,6 @@ class Applier(Generic[C, R]):
         self._look_at_deadline()
 
     def handle_leader_change(self, leader_and_epoch: LeaderAndEpoch) -> None:
-        """See `pykraft.client.Listener`."""
         # A leader hears this when it has applied everything before its epoch, so the log's last time is known.
         if leader_and_epoch.is_leader(self._node.node_id):
             self.clock.start(self.replica.time_ms, asyncio.get_running_loop().time())
@@ -156,11 +154,9 @@ class Applier(Generic[C, R]):
         self.deadline_moved.set()
 
     def handle_save_snapshot(self) -> Iterable[bytes]:
-        """See `pykraft.client.Listener`."""
         return self.replica.save()
 
     async def handle_load_snapshot(self, reader: StateReader[bytes]) -> None:
-        """See `pykraft.client.Listener`."""
         self.loading_offset = reader.snapshot_id.offset
         await self.replica.load(record async for batch in reader for record in batch.records)
         self.loading_offset = None

@@ -264,7 +264,6 @@ class Replicated(Generic[M_co]):
         return ThreadedReplicated(config, machine, check_every=check_every, skip_offsets=skip_offsets)
 
     async def bind(self) -> None:
-        """See `pykraft.client.Node.bind`."""
         await self.node.bind()
 
     async def initialize(self, voters: VoterSet | Mapping[int, str] | None = None) -> None:

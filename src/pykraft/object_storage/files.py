@@ -225,7 +225,7 @@ SKIPS_MAX: Final = 4
 
 
 class RemoteFile:
-    """An object that is opened by its first read."""
+    """A `File`: an object that is opened by its first read."""
 
     def __init__(self, path: UriPath, open_reader: Callable[[], ObjectReader], size_bytes: int | None) -> None:
         """``size_bytes`` is None if no listing has told it."""
@@ -242,7 +242,6 @@ class RemoteFile:
         self._pool: ThreadPoolExecutor | None = None
 
     def size(self) -> int:
-        """See `File.size`."""
         if self._size_bytes is None:
             self._size_bytes = self._opened().size_bytes
         return self._size_bytes
@@ -325,7 +324,6 @@ class RemoteFile:
         return self._reader
 
     def close(self) -> None:
-        """See `File.close`."""
         self._window, self._coming = (0, b""), None
         self._blocks.clear()
         if self._pool is not None:
@@ -338,7 +336,6 @@ class RemoteFile:
                 reader.close()
 
     def is_at(self, path: Path) -> bool:
-        """See `File.is_at`."""
         return self.path == path
 
     def pwrite(self, parts: Sequence[Buffer], position: int) -> NoReturn:
@@ -377,7 +374,7 @@ def refusal(path: Path) -> AssertionError:
 
 
 class Files:
-    """See the module. Errors of all methods: StorageError with the path or URI."""
+    """See the module. Errors of all methods: StorageError with the path or URI. See `Fs`."""
 
     def __init__(self) -> None:
         self._here = OsFs()
@@ -409,7 +406,6 @@ class Files:
         return file
 
     def exists(self, path: Path) -> bool:
-        """See `Fs.exists`."""
         if (there := _remote(path)) is None:
             return self._here.exists(path)
         listing = self._listings.get(there.parent)
@@ -438,7 +434,6 @@ class Files:
             raise StorageError(path, f"cannot be read: {error.strerror}") from error
 
     def read(self, path: Path) -> bytes:
-        """See `Fs.read`."""
         if _remote(path) is None:
             return self._here.read(path)
         with closing(self.open(path)) as file:
@@ -499,7 +494,6 @@ class Files:
         raise refusal(path)
 
     def mutex(self) -> AbstractContextManager[object]:
-        """See `Fs.mutex`."""
         return self._here.mutex()
 
 

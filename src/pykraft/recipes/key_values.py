@@ -335,7 +335,6 @@ class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
         self._clear()
 
     def apply(self, command: KeyValueCommand, context: Applied) -> KeyValueResult:
-        """See `pykraft.machine.StateMachine`."""
         match command:
             case Transaction():
                 return self._transact(command)
@@ -357,7 +356,6 @@ class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
         return None
 
     def validate(self, command: KeyValueCommand) -> None:
-        """See `pykraft.machine.StateMachine`."""
         check_command(command)
 
     def deadline_ms(self) -> int | None:
@@ -377,21 +375,18 @@ class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
                 heappush(self._expiries, (found.expires_ms, lease))
 
     def snapshot(self) -> StableRecords[bytes]:
-        """See `pykraft.machine.StateMachine`."""
         head = StoreHead(self.space.revision, self.space.oldest_revision)
         leases = [(lease, state.ttl_ms, state.expires_ms) for lease, state in self._leases.items()]
         records = chain([head], starmap(LeaseState, leases), self.space.records())
         return StableRecords(map(SNAPSHOTS.serialize, records))
 
     def restore(self, records: Iterable[bytes]) -> None:
-        """See `pykraft.machine.StateMachine`."""
         self._clear()
         for record in records:
             self._restore(record)
         self._notify()
 
     async def restore_stream(self, records: AsyncIterator[bytes]) -> None:
-        """See `pykraft.machine.StateMachine`."""
         self._clear()
         async for record in records:
             self._restore(record)

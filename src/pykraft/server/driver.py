@@ -145,7 +145,7 @@ logger = logging.getLogger("pykraft")
 
 
 class Driver:
-    """Runs a host until it ends; see `run`."""
+    """Runs a host until it ends; see `run`. Implements `Ports` and `LinksUser`."""
 
     def __init__(
         self,
@@ -235,51 +235,39 @@ class Driver:
             self._ended.set_result(error)
 
     def link_accepted(self, connection: ConnectionId, listener: str) -> None:
-        """See `pykraft.server.links.LinksUser`."""
         self._guarded(self.host.on_accepted, connection, listener, now())
 
     def link_connected(self, connection: ConnectionId) -> None:
-        """See `pykraft.server.links.LinksUser`."""
         self._guarded(self.host.on_connected, connection, now())
 
     def link_closed(self, connection: ConnectionId, *, is_refused: bool = False, reason: str = "") -> None:
-        """See `pykraft.server.links.LinksUser`."""
         self._guarded(partial(self.host.on_closed, connection, now(), is_refused=is_refused, reason=reason))
 
     def link_received(self, connection: ConnectionId, frame: Buffer) -> None:
-        """See `pykraft.server.links.LinksUser`."""
         self._guarded(self.host.on_frame, connection, frame, now())
 
     def dial(self, endpoint: Endpoint) -> ConnectionId:
-        """See `Ports`."""
         return self._links.dial(endpoint)
 
     def send(self, connection: ConnectionId, parts: Sequence[Buffer]) -> None:
-        """See `Ports`."""
         self._links.send(connection, parts)
 
     def received_size_bytes(self, connection: ConnectionId) -> tuple[int, int]:
-        """See `Ports`."""
         return self._links.received_size_bytes(connection)
 
     def unsent_size_bytes(self, connection: ConnectionId) -> int:
-        """See `Ports`."""
         return self._links.unsent_size_bytes(connection)
 
     def close(self, connection: ConnectionId) -> None:
-        """See `Ports`."""
         self._links.close(connection)
 
     def submit(self, job: Job) -> None:
-        """See `Ports`."""
         self._ordered.submit(job)
 
     def submit_read(self, read: Callable[[], T], then: Callable[[T], None]) -> None:
-        """See `Ports`."""
         self._bulk.submit(read, lambda result: self._guarded(then, result))
 
     def wake_at(self, mono_ms: int | None) -> None:
-        """See `Ports`."""
         self._wake_ms = mono_ms
         # Each step moves the time, mostly to later: the timer stays, and `_tick` sets it again.
         if mono_ms is None or (self._timer is not None and self._timer_ms <= mono_ms):
@@ -289,15 +277,12 @@ class Driver:
         self._set_timer(mono_ms)
 
     def report(self, report: Report) -> None:
-        """See `Ports`."""
         self._reports.report(report, self._loop.time())
 
     def report_connection(self, text: str) -> None:
-        """See `LinksUser`."""
         self.report(Report(text=text, kind=ReportKind.CONNECTION))
 
     def stop(self, error: Exception | None) -> None:
-        """See `Ports`."""
         if not self._ended.done():
             self._ended.set_result(error)
 

@@ -93,7 +93,7 @@ class LinkOwner(Protocol):
 class Link:
     """One connection; ``listener`` is the name of the listener that accepted it, None for one that we dialed.
 
-    The loop calls it through `pykraft.server.link_protocol.LinkProtocol`.
+    The loop calls it through `pykraft.server.link_protocol.LinkProtocol`. See `asyncio.Protocol`.
     """
 
     def __init__(
@@ -189,7 +189,6 @@ class Link:
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See `asyncio.Protocol`."""
         stream = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
         self._transport = stream
         self.is_open = True
@@ -220,7 +219,6 @@ class Link:
         self._advance()
 
     def connection_lost(self) -> None:
-        """See `asyncio.Protocol`."""
         self.is_open = False
         self._next = None
         self._owner.link_lost(self)

@@ -114,7 +114,7 @@ class LinksUser(Protocol):
 
 
 class Links:
-    """All connections of a node."""
+    """All connections of a node. See `pykraft.host.ports.Ports` and `pykraft.server.link.LinkOwner`."""
 
     def __init__(
         self,
@@ -176,12 +176,10 @@ class Links:
                 self._loop.call_soon(self._bound_unsent)
 
     def received_size_bytes(self, connection: ConnectionId) -> tuple[int, int]:
-        """See `pykraft.host.ports.Ports`."""
         link = self._links.get(connection)
         return link.received_size_bytes if link is not None else (0, 0)
 
     def unsent_size_bytes(self, connection: ConnectionId) -> int:
-        """See `pykraft.host.ports.Ports`."""
         link = self._links.get(connection)
         return link.unsent_size_bytes if link is not None else 0
 
@@ -204,7 +202,6 @@ class Links:
             self.close(connection)
 
     def link_made(self, link: Link) -> None:
-        """See `pykraft.server.link.LinkOwner`."""
         if self._is_closed:
             # The connection was being accepted when everything was closed.
             link.abort()
@@ -243,11 +240,9 @@ class Links:
             self._loop.call_soon(self._turn)
 
     def link_received(self, link: Link, frame: Buffer) -> None:
-        """See `pykraft.server.link.LinkOwner`."""
         self._user.link_received(link.connection, frame)
 
     def link_held(self, change_bytes: int) -> None:
-        """See `pykraft.server.link.LinkOwner`."""
         self._held_size_bytes += change_bytes
         if self._held_size_bytes > self._limits.held_size_bytes_max:
             # Close the largest holder: it is the likely cause, and the other connections stay open.
@@ -255,13 +250,11 @@ class Links:
             self._end(largest, f"unfinished frames take {self._held_size_bytes} bytes, and it holds the most of them")
 
     def link_refused(self, link: Link, reason: str) -> None:
-        """See `pykraft.server.link.LinkOwner`."""
         if link.connection in self._links:
             self.violations += 1
             self._end(link, reason)
 
     def link_lost(self, link: Link) -> None:
-        """See `pykraft.server.link.LinkOwner`."""
         if self._forget(link.connection) is not None:
             self._user.link_closed(link.connection)
 

@@ -45,7 +45,6 @@ class LogFile(RotatingFileHandler):
             ) from error
 
     def doRollover(self) -> None:  # noqa: N802 - as the standard library has it
-        """See `RotatingFileHandler`."""
         try:
             super().doRollover()
         except OSError:

@@ -170,7 +170,6 @@ class _Exchange(asyncio.Protocol):
         self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See `asyncio.Protocol`."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
         if self._endpoint.begun(self):
             self._timer = self._endpoint.loop.call_later(EXCHANGE_TIMEOUT_S, self.abort)
@@ -189,7 +188,6 @@ class _Exchange(asyncio.Protocol):
             self._answer(_response(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See `asyncio.Protocol`."""
         del exc
         if self._timer is not None:
             self._timer.cancel()

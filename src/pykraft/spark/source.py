@@ -84,7 +84,6 @@ class PykraftDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """See `DataSource`."""
         return "pykraft"
 
     @without_traceback

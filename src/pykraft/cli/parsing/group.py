@@ -64,7 +64,6 @@ class HelpText(click.HelpFormatter):
         super().__init__(indent_increment, width, max_width)
 
     def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
-        """See `click.HelpFormatter`."""
         if self.width >= TWO_COLUMNS_WIDTH_MIN:
             super().write_dl(rows, col_max, col_spacing)
             return

@@ -70,11 +70,9 @@ class AnswerStream(asyncio.BufferedProtocol):
         await self._closed
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See `asyncio.Protocol`."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
 
     def get_buffer(self, sizehint: int) -> Buffer:
-        """See `asyncio.BufferedProtocol`."""
         del sizehint
         room = self._wire.room()
         self._has_room = room is not None
@@ -98,7 +96,6 @@ class AnswerStream(asyncio.BufferedProtocol):
             self._awaited.set_result(frame)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See `asyncio.Protocol`."""
         self._closed.set_result(exc)
         if self._awaited is not None and not self._awaited.done():
             self._awaited.set_exception(_ended(exc))

@@ -156,11 +156,9 @@ class WatchedMachine(StateMachine[Numbered[C], R]):
         return result
 
     def validate(self, command: Numbered[C], /) -> None:
-        """See `StateMachine`."""
         self.machine.validate(command.command)
 
     def deadline_ms(self) -> int | None:
-        """See `StateMachine`."""
         return self.machine.deadline_ms()
 
     def elapse(self, context: Applied, /) -> None:
@@ -173,16 +171,13 @@ class WatchedMachine(StateMachine[Numbered[C], R]):
             self._met(-1 - int(context.offset), f"log time {context.time_ms}", None, context, "")
 
     def snapshot(self) -> Iterable[bytes]:
-        """See `StateMachine`."""
         return self.machine.snapshot()
 
     def restore(self, records: Iterable[bytes], /) -> None:
-        """See `StateMachine`."""
         self.machine.restore(records)
         self.position = None
 
     async def restore_stream(self, records: AsyncIterator[bytes], /) -> None:
-        """See `StateMachine`."""
         await self.machine.restore_stream(records)
         self.position = None
 

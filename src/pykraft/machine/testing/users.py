@@ -102,7 +102,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return self._clock.instant.mono_ms / 1_000
 
     def call_soon(self, callback: Callback, *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]  # noqa: ANN401
-        """See asyncio."""
         context = copy_context() if context is None else context
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append((handle, callback, args, context))
@@ -118,7 +117,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         *args: Any,  # noqa: ANN401 - as asyncio's
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """See asyncio."""
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
@@ -128,7 +126,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         *args: Any,  # noqa: ANN401 - as asyncio's
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """See asyncio."""
         context = copy_context() if context is None else context
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         due_ms = math.ceil(when * 1_000)
@@ -138,11 +135,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return handle
 
     def create_future(self) -> asyncio.Future[Any]:
-        """See asyncio."""
         return asyncio.Future(loop=self)
 
     def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None) -> asyncio.Task[Any]:  # noqa: ANN401
-        """See asyncio."""
         context = copy_context() if context is None else context
         task = asyncio.Task(coro, loop=self, name=name, context=context)
         self._tasks = [known for known in self._tasks if not known[0].done()] if self._is_crowded else self._tasks
@@ -155,19 +150,15 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return len(self._tasks) % TASKS_BETWEEN_SWEEPS == TASKS_BETWEEN_SWEEPS - 1
 
     def is_running(self) -> bool:
-        """See asyncio."""
         return True
 
     def is_closed(self) -> bool:
-        """See asyncio."""
         return False
 
     def get_debug(self) -> bool:
-        """See asyncio."""
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """See asyncio."""
         self._failed(context)
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
@@ -224,7 +215,7 @@ def _close(coroutine: Any, context: Context) -> None:  # noqa: ANN401 - asyncio'
 
 
 class SimulatedLink:
-    """See `pykraft.client.remote.connection.Connection`; a guest of its process. Create it with `open_link`."""
+    """A `pykraft.client.remote.connection.Connection`, and a `ProcessGuest`. Create it with `open_link`."""
 
     def __init__(self, process: Process, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
@@ -236,22 +227,18 @@ class SimulatedLink:
         self._connection = process.guests.dial(self, endpoint)
 
     def connected(self) -> None:
-        """See `pykraft.sim.machine.node.ProcessGuest`."""
         self._settle(b"")
 
     def closed(self) -> None:
-        """See `pykraft.sim.machine.node.ProcessGuest`."""
         self.is_open = False
         if not self._news.done():
             self._news.set_exception(UnreachableError(self.endpoint, "the connection is closed"))
             self._news.exception()  # nobody may be waiting
 
     def received(self, frame: bytes) -> None:
-        """See `pykraft.sim.machine.node.ProcessGuest`."""
         self._settle(frame)
 
     def offers_key(self, key: ApiKey) -> bool:
-        """See `pykraft.client.remote.connection.Connection`."""
         return self._wire.offers_key(key)
 
     async def negotiate(self, timeout_ms: int) -> None:
@@ -260,7 +247,6 @@ class SimulatedLink:
         self._wire.negotiated(await self._exchange(self._wire.negotiate(), timeout_ms))
 
     async def ask_body(self, key: ApiKey, body: Body, *, timeout_ms: int) -> Body:
-        """See `pykraft.client.remote.connection.Connection`."""
         try:
             return self._wire.answered_body(await self._exchange(self._wire.ask_body(key, body), timeout_ms))
         except ProtocolError as error:
@@ -268,7 +254,6 @@ class SimulatedLink:
             raise UnreachableError(self.endpoint, str(error)) from error
 
     async def close(self) -> None:
-        """See `pykraft.client.remote.connection.Connection`."""
         self.is_open = False
         self._process.guests.close(self._connection)
 
@@ -457,20 +442,16 @@ class MachineUsers:
 
     @property
     def acknowledged(self) -> int:
-        """See `Users`."""
         return self.history.answered
 
     @property
     def acknowledged_end_offset(self) -> int:
-        """See `Users`."""
         return self.history.answered_end_offset
 
     def begin(self) -> None:
-        """See `Users`."""
         self._workload.begin(self._facts, self.history)
 
     def started(self, node: SimulatedNode) -> None:
-        """See `Users`."""
         process, host = node.process, node.host
         assert process is not None
         assert host is not None

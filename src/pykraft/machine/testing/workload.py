@@ -89,7 +89,6 @@ class DrawnCommands(MachineWorkload):
         self._draw = draw
 
     async def run(self, seat: ProcessSeat) -> None:
-        """See `MachineWorkload`."""
         callers = [MachineCaller(self._draw, seat.node, Random(seat.random.random())).run() for _ in range(CALLERS)]
         await asyncio.gather(*callers)
 

@@ -44,7 +44,7 @@ HOLD_US_MAX = (1_000, 100_000, 1_500_000)
 
 
 class Bystander:
-    """The plain listener of one process; begins with `listen`."""
+    """The plain listener of one process; begins with `listen`. See `pykraft.host.delivery.HostListener`."""
 
     def __init__(self, facts: Facts, watch: Watch, node: SimulatedNode, rng: Random) -> None:
         self.end_offset = 0
@@ -64,7 +64,6 @@ class Bystander:
         self._registration.release()
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
-        """See `pykraft.host.delivery.HostListener`."""
         self._watch.overheard(self._node, batches)
         self.end_offset = batches[-1].end_offset
         process, registration = self._node.process, self._registration

@@ -35,7 +35,7 @@ PORTS_FROM: Final = 500
 
 
 class VoterTwin:
-    """The twin, and all that observes it."""
+    """The twin, and all that observes it. See `NodeObserver`."""
 
     def __init__(self, facts: Facts, real: SimulatedNode, rng: Random, *, is_formatted: bool) -> None:
         self._facts = facts
@@ -91,7 +91,6 @@ class VoterTwin:
         self._led, self._end_offset = led, status.log_end_offset
 
     def configured(self, node: SimulatedNode) -> NodeConfig:
-        """See `NodeObserver`."""
         return self._facts.members.with_bootstrap(node.config)
 
     def durable_epoch(self, node: SimulatedNode) -> int:

@@ -97,7 +97,6 @@ class _Newcomer:
         """See `HostListener`: ignored."""
 
     def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
-        """See `HostListener`."""
         self.told = (int(epoch), leader_id)
 
 

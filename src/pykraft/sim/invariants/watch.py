@@ -76,13 +76,11 @@ class Watch(Hooks):
         self.after_event(node, now)
 
     def emptied(self, node: SimulatedNode) -> None:
-        """See `Invariant`."""
         # What this hook does by default matters to each oracle that overrides `wiped`.
         for oracle in self.oracles:
             oracle.emptied(node)
 
     def submitted(self, node: SimulatedNode, job: Job) -> None:
-        """See `Invariant`."""
         if isinstance(job, AppendBytes):
             for record in self.facts.members.electorate.submitted(job):
                 self._voters_appended(node, record)
@@ -94,11 +92,9 @@ class Watch(Hooks):
         self._publish["starting"](node)
 
     def configured(self, node: SimulatedNode) -> NodeConfig:
-        """See `NodeObserver`."""
         return self.facts.members.with_bootstrap(node.config)
 
     def started(self, node: SimulatedNode) -> None:
-        """See `Invariant`."""
         assert node.host is not None
         self.ends[int(node.node_id)] = 0
         self.facts.atlas.started(node)
@@ -122,16 +118,13 @@ class Watch(Hooks):
                     inode.mend()
 
     def process_ended(self, node: SimulatedNode) -> None:
-        """See `Invariant`."""
         self.ends.pop(node.node_id, None)
         self._publish["process_ended"](node)
 
     def durable_epoch(self, node: SimulatedNode) -> int:
-        """See `NodeObserver`."""
         return self.facts.platters.election(node).epoch
 
     def given(self, node: SimulatedNode, end_offset: int) -> None:
-        """See `Invariant`."""
         self.ends[node.node_id] = end_offset
         self._publish["given"](node, end_offset)
 

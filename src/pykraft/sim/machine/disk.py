@@ -137,7 +137,10 @@ class Interrupted(BaseException):
 
 
 class VirtualFile:
-    """A file handle. Using it after `close`, or after its process has ended, is a bug of the program."""
+    """A file handle. Using it after `close`, or after its process has ended, is a bug of the program.
+
+    See `pykraft.log.fs.File`.
+    """
 
     def __init__(self, disk: VirtualDisk, inode: Inode, path: Path, *, is_writable: bool) -> None:
         self._disk = disk
@@ -148,7 +151,6 @@ class VirtualFile:
         self._incarnation = disk.incarnation
 
     def pread(self, size_bytes: int, position: int) -> bytes:
-        """See `pykraft.log.fs.File`."""
         self._check()
         assert size_bytes >= 0
         assert position >= 0
@@ -171,25 +173,21 @@ class VirtualFile:
         return len(data)
 
     def size(self) -> int:
-        """See `pykraft.log.fs.File`."""
         self._check()
         return len(self.inode.cached)
 
     def is_at(self, path: Path) -> bool:
-        """See `pykraft.log.fs.File`."""
         self._check()
         directory = self._disk.directory(path.parent)
         return directory is not None and directory.cached.get(path.name) is self.inode
 
     def truncate(self, size_bytes: int) -> None:
-        """See `pykraft.log.fs.File`."""
         self._check(writes=True)
         self._disk.operate("truncate", self._path)
         self._disk.io_errors.before_write(self._path, is_growth=False)
         self.inode.resize(size_bytes)
 
     def sync(self) -> None:
-        """See `pykraft.log.fs.File`."""
         self._check()
         try:
             self._disk.operate("sync", self._path)
@@ -214,7 +212,6 @@ class VirtualFile:
         """See `pykraft.log.fs.File`: a read finds the same bytes, cached or not."""
 
     def close(self) -> None:
-        """See `pykraft.log.fs.File`."""
         self._is_open = False
 
     def _check(self, *, writes: bool = False) -> None:
@@ -224,7 +221,7 @@ class VirtualFile:
 
 
 class VirtualLock:
-    """A lock that ends with its process."""
+    """A lock that ends with its process. See `pykraft.log.fs.Lock`."""
 
     def __init__(self, disk: VirtualDisk, file: VirtualFile, path: Path) -> None:
         self._disk = disk
@@ -232,11 +229,9 @@ class VirtualLock:
         self._path = path
 
     def is_at_name(self) -> bool:
-        """See `pykraft.log.fs.Lock`."""
         return self._file.is_at(self._path)
 
     def release(self) -> None:
-        """See `pykraft.log.fs.Lock`."""
         self._disk.locks.discard(self._path)
 
 
@@ -384,7 +379,6 @@ class VirtualDisk:
         return None if inode is None else inode.cached
 
     def open(self, path: Path, *, create: bool = False, write: bool = False) -> VirtualFile:
-        """See `pykraft.log.fs.Fs`."""
         directory = self._directory(path.parent)
         if path.name not in directory.cached:
             if not create:
@@ -395,17 +389,14 @@ class VirtualDisk:
         return VirtualFile(self, directory.cached[path.name], path, is_writable=create or write)
 
     def exists(self, path: Path) -> bool:
-        """See `pykraft.log.fs.Fs`."""
         parent = self._directories.get(path.parent)
         return path in self._directories or (parent is not None and path.name in parent.cached)
 
     def listdir(self, path: Path) -> list[str]:
-        """See `pykraft.log.fs.Fs`."""
         nested = {known.relative_to(path).parts[0] for known in self._directories if path in known.parents}
         return sorted(nested | self._directory(path).cached.keys())
 
     def mkdir(self, path: Path) -> None:
-        """See `pykraft.log.fs.Fs`."""
         if path in self._directories:
             return
         self._directory(path.parent)
@@ -415,7 +406,6 @@ class VirtualDisk:
         self._unsynced.append(path)
 
     def rename(self, old: Path, new: Path) -> None:
-        """See `pykraft.log.fs.Fs`."""
         assert old.parent == new.parent
         directory = self._directory(old.parent)
         if old.name not in directory.cached:
@@ -425,7 +415,6 @@ class VirtualDisk:
         directory.change((old.name, None), (new.name, directory.cached[old.name]))
 
     def remove(self, path: Path, *, missing_ok: bool = False) -> None:
-        """See `pykraft.log.fs.Fs`."""
         directory = self._directory(path.parent)
         if path.name not in directory.cached:
             if missing_ok:
@@ -436,7 +425,6 @@ class VirtualDisk:
         directory.change((path.name, None))
 
     def sync_dir(self, path: Path) -> None:
-        """See `pykraft.log.fs.Fs`."""
         directory = self._directory(path)
         self.operate("sync_dir", path)
         self.io_errors.before_sync(path)
@@ -444,14 +432,12 @@ class VirtualDisk:
         self._unsynced = [each for each in self._unsynced if each.parent != path]
 
     def read(self, path: Path) -> bytes:
-        """See `pykraft.log.fs.Fs`."""
         with closing(self.open(path)) as file:
             if file.size() > self._storage.small_file_size_bytes_max:
                 raise StorageError(path, "is larger than what is read as a whole")
             return file.pread(file.size(), 0)
 
     def lock(self, path: Path) -> VirtualLock:
-        """See `pykraft.log.fs.Fs`."""
         if path in self.locks:
             raise StorageError(path, "cannot lock: it is held")
         file = self.open(path, create=True)

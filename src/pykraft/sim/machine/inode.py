@@ -38,7 +38,7 @@ class Fate(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extreme:
-    """All or nothing of each kind."""
+    """All or nothing of each kind. See `Fate`."""
 
     name: str
     keeps_names: bool
@@ -46,15 +46,12 @@ class Extreme:
     keeps_pages: bool
 
     def keeps_name(self) -> bool:
-        """See `Fate`."""
         return self.keeps_names
 
     def size_bytes(self, sizes: Sequence[int]) -> int:
-        """See `Fate`."""
         return sizes[-1 if self.keeps_sizes else 0]
 
     def page(self, contents: Sequence[bytes]) -> bytes:
-        """See `Fate`."""
         return contents[-1 if self.keeps_pages else 0]
 
 
@@ -69,14 +66,13 @@ ALL_KEPT: Final = EXTREMES[1]
 
 
 class DrawnFate:
-    """Draws each decision independently of the others."""
+    """Draws each decision independently of the others. See `Fate`."""
 
     def __init__(self, rng: Random, storage: Storage | None = None) -> None:
         self._rng = rng
         self._storage = storage or Storage()
 
     def keeps_name(self) -> bool:
-        """See `Fate`."""
         return self._rng.random() < 0.5
 
     def size_bytes(self, sizes: Sequence[int]) -> int:

@@ -208,7 +208,7 @@ class BulkLane:
 
 
 class Process:
-    """One run of a node's program, from its start to its end."""
+    """One run of a node's program, from its start to its end. See `pykraft.sim.machine.network.Station` and `Ports`."""
 
     def __init__(self, node: SimulatedNode) -> None:
         self.port = port_of(node.config)
@@ -272,19 +272,15 @@ class Process:
         self._surroundings.network.detach(self, is_silent=is_silent)
 
     def accepted(self, connection: ConnectionId) -> None:
-        """See `pykraft.sim.machine.network.Station`."""
         self._take(partial(self._accepted, connection))
 
     def connected(self, connection: ConnectionId) -> None:
-        """See `pykraft.sim.machine.network.Station`."""
         self._take(partial(self._connected, connection))
 
     def closed(self, connection: ConnectionId, *, is_refused: bool = False) -> None:
-        """See `pykraft.sim.machine.network.Station`."""
         self._take(partial(self._closed, connection, is_refused=is_refused))
 
     def received(self, connection: ConnectionId, frame: bytes) -> None:
-        """See `pykraft.sim.machine.network.Station`."""
         self._take(partial(self._received, connection, frame))
 
     def _accepted(self, connection: ConnectionId) -> None:
@@ -322,7 +318,6 @@ class Process:
         self.host.on_frame(connection, request, now)
 
     def dial(self, endpoint: Endpoint) -> ConnectionId:
-        """See `Ports`."""
         connection, target_id = self._surroundings.network.dial(self, endpoint), node_at(endpoint.port)
         self.wiretap.dialed(connection, target_id)
         self._observer.dialed(self._node, target_id)
@@ -345,21 +340,17 @@ class Process:
         self._surroundings.network.send(connection, parts)
 
     def received_size_bytes(self, connection: ConnectionId) -> tuple[int, int]:
-        """See `Ports`."""
         return self._surroundings.network.received_size_bytes(connection)
 
     def unsent_size_bytes(self, connection: ConnectionId) -> int:
-        """See `Ports`."""
         return self._surroundings.network.unsent_size_bytes(connection)
 
     def close(self, connection: ConnectionId) -> None:
-        """See `Ports`."""
         self._surroundings.network.close(connection)
         if connection in self._visits:
             self._visits.pop(connection)(())
 
     def submit(self, job: Job) -> None:
-        """See `Ports`."""
         self._observer.submitted(self._node, job)
         ledger = self._node.ledger
         ledger.submitted(job)
@@ -368,20 +359,16 @@ class Process:
         self.ordered.submit(job)
 
     def submit_read(self, read: Callable[[], T], then: Callable[[T], None]) -> None:
-        """See `Ports`."""
         self.bulk.submit(read, then)
 
     def wake_at(self, mono_ms: int | None) -> None:
-        """See `Ports`."""
         self._alarm.at(mono_ms)
 
     def report(self, report: Report) -> None:
-        """See `Ports`."""
         self._surroundings.trace.note(self.node_id, report.text)
         self._observer.reported(self._node, report)
 
     def stop(self, error: Exception | None) -> None:
-        """See `Ports`."""
         self._surroundings.trace.note(self.node_id, f"stops: {error or 'gracefully'}")
         self._node.stopped(error)
 

@@ -165,7 +165,6 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @rows_without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """See `DataSourceStreamReader`."""
         return read_split(partition, self._options, self._selection)
 
     @without_traceback

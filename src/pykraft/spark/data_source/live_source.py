@@ -93,7 +93,6 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """See `DataSourceStreamReader`."""
         is_first = start.get("began") == start["offset"]
         begin = end.get("began", start["offset"]) if is_first else start["offset"]
         if not self._options.fails_on_data_loss:

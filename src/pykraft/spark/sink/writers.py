@@ -71,7 +71,6 @@ class QuorumWriter(DataSourceArrowWriter):
 
     @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
-        """See `DataSourceArrowWriter`."""
         return stage_rows(iterator, self._options, self._query_id, 0)
 
     @without_traceback
@@ -111,7 +110,6 @@ class QuorumStreamWriter(DataSourceStreamArrowWriter):
 
     @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
-        """See `DataSourceStreamArrowWriter`."""
         context = TaskContext.get()
         assert context is not None, "Spark runs this in a task"
         query_id, batch_id = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
