@@ -176,7 +176,6 @@ class Running:
         return wait_until(self._ask, "a leader's high watermark", timeout_s=LEADER_TIMEOUT_S)
 
     def usage(self) -> Mapping[int, Usage]:
-        """Errors: LocalQuorumError."""
         return {node_id: usage_of(node.process.pid, node.process.name) for node_id, node in self._nodes.items()}
 
     def failure(self) -> str | None:
@@ -191,7 +190,6 @@ class Running:
         return None
 
     def close(self) -> None:
-        """Close the connection."""
         self._probe.close()
 
     def _ask(self) -> Watermark | None:

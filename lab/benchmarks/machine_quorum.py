@@ -41,7 +41,6 @@ class ByteValues(StateMachine[bytes, int]):
         self.count = 0
 
     def apply(self, command: bytes, context: Applied) -> int:
-        """Put the value."""
         del context
         self.values[command[:KEY_SIZE_BYTES]] = command
         self.count += 1
@@ -52,7 +51,6 @@ class ByteValues(StateMachine[bytes, int]):
         return [str(self.count).encode(), *self.values.values()]
 
     def restore(self, records: Iterable[bytes]) -> None:
-        """Put them again."""
         count, *values = records
         self.count = int(count)
         self.values = {value[:KEY_SIZE_BYTES]: value for value in values}
@@ -74,7 +72,6 @@ class JsonValues(StateMachine[Put, int]):
         self.count = 0
 
     def apply(self, command: Put, context: Applied) -> int:
-        """Put the value."""
         del context
         self.values[command.key] = command.value
         self.count += 1
@@ -85,7 +82,6 @@ class JsonValues(StateMachine[Put, int]):
         return [json.dumps([self.count, self.values]).encode()]
 
     def restore(self, records: Iterable[bytes]) -> None:
-        """Take it back."""
         [record] = records
         self.count, self.values = json.loads(record)
 

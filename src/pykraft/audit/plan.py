@@ -165,7 +165,6 @@ class EarlierFiles:
         return cast("Fs", self)
 
     def open(self, path: Path) -> File:
-        """See `Fs.open`, for reading."""
         kept = self._kept.get(path)
         return self._fs.open(path) if kept is None else cast("File", _Kept(kept))
 

@@ -339,17 +339,14 @@ class RemoteFile:
         return self.path == path
 
     def pwrite(self, parts: Sequence[Buffer], position: int) -> NoReturn:
-        """Never."""
         del parts, position
         raise refusal(self.path)
 
     def truncate(self, size_bytes: int) -> NoReturn:
-        """Never."""
         del size_bytes
         raise refusal(self.path)
 
     def sync(self) -> NoReturn:
-        """Never."""
         raise refusal(self.path)
 
     def reserve(self, position: int, size_bytes: int) -> None:
@@ -472,25 +469,20 @@ class Files:
             raise
 
     def mkdir(self, path: Path) -> NoReturn:
-        """Never."""
         raise refusal(path)
 
     def rename(self, old: Path, new: Path) -> NoReturn:
-        """Never."""
         del old
         raise refusal(new)
 
     def remove(self, path: Path, *, missing_ok: bool = False) -> NoReturn:
-        """Never."""
         del missing_ok
         raise refusal(path)
 
     def sync_dir(self, path: Path) -> NoReturn:
-        """Never."""
         raise refusal(path)
 
     def lock(self, path: Path) -> NoReturn:
-        """Never."""
         raise refusal(path)
 
     def mutex(self) -> AbstractContextManager[object]:

@@ -230,7 +230,6 @@ class Driver:
         self._guarded(self.host.shutdown, timeout_ms, now())
 
     def fail(self, error: BaseException) -> None:
-        """End the node with this error; the first one counts."""
         if not self._ended.done():
             self._ended.set_result(error)
 

@@ -157,13 +157,11 @@ class Links:
             self._servers.append(server)
 
     def dial(self, endpoint: Endpoint) -> ConnectionId:
-        """Begin to connect; the user hears the result."""
         link = self._new_link(None)
         self._dials[link.connection] = self._loop.create_task(self._dial(link, endpoint))
         return link.connection
 
     def send(self, connection: ConnectionId, parts: Sequence[Buffer]) -> None:
-        """Write one frame; ignored when the connection is gone."""
         link = self._links.get(connection)
         if link is None:
             return
@@ -184,7 +182,6 @@ class Links:
         return link.unsent_size_bytes if link is not None else 0
 
     def close(self, connection: ConnectionId) -> None:
-        """Close without telling the user; written bytes still go out."""
         task = self._dials.pop(connection, None)
         if task is not None:
             task.cancel()

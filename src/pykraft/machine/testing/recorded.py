@@ -316,11 +316,9 @@ class RecordedNode:
 
     @property
     def machine(self) -> StateMachine[Any, Any]:
-        """The program's state machine on this node."""
         return self._replicated.machine.machine
 
     async def execute(self, command: Any, *, timeout_ms: int = TIMEOUT_MS) -> Any:  # noqa: ANN401 - the program's
-        """As `Replicated.execute`."""
         history = self._history
         call = self._begin(repr(command), is_read=False)
         try:

@@ -304,12 +304,10 @@ class SimulatedEngine:
 
     @property
     def host(self) -> Host | None:
-        """The host, with the machine's clock."""
         return self._timed
 
     @property
     def status(self) -> Status | None:
-        """The host's status."""
         return self._process.host.status
 
     async def run(
@@ -321,7 +319,6 @@ class SimulatedEngine:
         begin: Callable[[Host], None],
         begun: Callable[[], None],
     ) -> None:
-        """Begin, and go on until the process ends."""
         del config, sockets, is_guest
         loop = asyncio.get_running_loop()
         begin(self._timed)
@@ -329,7 +326,6 @@ class SimulatedEngine:
         await loop.create_future()
 
     def call(self, act: Callable[[Host], object], refused: Callable[[PykraftError], object]) -> None:
-        """Call the host."""
         if not self._process.is_running:
             refused(NotRunningError("the node has ended"))
             return
@@ -340,11 +336,9 @@ class SimulatedEngine:
             refused(error)
 
     def metrics(self, answer: Callable[[Metrics], object]) -> None:
-        """Nobody asks for metrics here."""
         answer({})
 
     def leave(self, timeout_ms: int) -> None:
-        """Shut down gracefully."""
         self._process.host.shutdown(timeout_ms, self._node.clock.instant)
 
     def stop(self) -> None:

@@ -220,7 +220,6 @@ class DiskFaults(Family):
         }
 
     def stop(self) -> None:
-        """Repair all disks."""
         for node in self._harm.facts.nodes.values():
             node.disk.io_errors.mend()
 
@@ -301,7 +300,6 @@ class UnreadableFaults(Family):
         self.kinds = {SNAPSHOT_UNREADABLE: self._begin}
 
     def stop(self) -> None:
-        """All snapshots can be read again."""
         for node in self._harm.facts.nodes.values():
             node.disk.io_errors.mend_kind(SNAPSHOT_UNREADABLE)
 

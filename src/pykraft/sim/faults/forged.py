@@ -127,7 +127,6 @@ class FlippedFaults(Family):
         """How often a bit of each field flipped."""
 
     def stop(self) -> None:
-        """Frames arrive as they were sent."""
         self._wanted.clear()
 
     def _act(self) -> bool:
@@ -275,7 +274,6 @@ class ForgedFaults(Family):
         self.kinds = {"forged frames": self._begin_to_forge}
 
     def stop(self) -> None:
-        """The stranger leaves."""
         self._harm.facts.claims.is_forging = False
         if self._stranger is not None:
             self._stranger.leave()

@@ -132,7 +132,6 @@ class MembershipFaults(Family):
         self._cuts_after_voters = False
 
     def stop(self) -> None:
-        """Stop all requests."""
         self._requests.stop()
         self._cuts_after_voters = False
         if self._harm.facts.members.may_change:

@@ -47,7 +47,6 @@ class SnapshotFaults(Family):
         self.kinds = {kind: partial(self._plan, kind) for kind in SNAPSHOT}
 
     def stop(self) -> None:
-        """Cancel what was planned."""
         self._planned.clear()
         for node in self._harm.facts.nodes.values():
             node.disk.on_operation = None
@@ -95,7 +94,6 @@ class ClockFaults(Family):
         self.kinds = {"clock skew": self._skew, "clock jump": self._jump}
 
     def stop(self) -> None:
-        """Correct all clocks."""
         for node in self._harm.facts.nodes.values():
             node.clock.set_right()
 
@@ -192,7 +190,6 @@ class ProcessFaults(Family):
         }
 
     def stop(self) -> None:
-        """Cancel what was planned."""
         self._waits_for_commit = False
         for node in self._harm.facts.nodes.values():
             node.disk.let_be()

@@ -295,7 +295,6 @@ class StrangerFaults(Family):
         }
 
     def stop(self) -> None:
-        """The stranger leaves, and answers nobody any more."""
         if self._stranger is not None:
             self._stranger.leave()
             self._stranger = None

@@ -120,7 +120,6 @@ class TwinFaults(Family):
         self.kinds = {kind: self._begin}
 
     def stop(self) -> None:
-        """The twin ends."""
         if self._twin is not None:
             self._twin.end()
             self._twin = None

@@ -369,7 +369,6 @@ class KeptLeader(Invariant):
         """Nodes that ask for pre-votes: since which event, and which voters."""
 
     def changed(self, node: SimulatedNode, was: View, now: View) -> None:
-        """Remember what this node does now; check it if it became a candidate."""
         self._events += 1
         node_id = int(node.node_id)
         if not self._holds(now):
