@@ -21,9 +21,10 @@ from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 
+from lab.nodes.cluster import Cluster, PykraftNode
 from pykraft.client.remote.quorum import Health
 from pykraft.local.child import Children, wait_until
-from pykraft.local.cluster import SOURCES, Cluster, PykraftNode
+from pykraft.local.voters import SOURCES
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "docs" / "images" / "fail-over.svg"

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import pykraft.client
-from pykraft.local.cluster import SOURCES
+from pykraft.local.voters import SOURCES
 
 NODE = "pykraft.client.node"
 

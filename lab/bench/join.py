@@ -21,10 +21,10 @@ from typing import Final
 from lab.bench.measure import usage_of
 from lab.bench.options import SECONDS_MAX, require, require_folder, require_telling_load
 from lab.bench.quorums import latencies_ms
+from lab.nodes.cluster import Cluster, PykraftNode
+from lab.nodes.logs import wait_for_end_offset
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.child import Children, wait_until
-from pykraft.local.cluster import Cluster, PykraftNode
-from pykraft.local.logs import wait_for_end_offset
 from pykraft.log.os_fs import OsFs
 from pykraft.snapshot.files import BOOTSTRAP_ID, checkpoint_path
 from pykraft.snapshot.head import read_head

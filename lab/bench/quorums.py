@@ -23,9 +23,9 @@ from typing import Final
 
 from lab.bench.measure import LoadedQuorum, Task, Usage, Watermark, usage_of
 from lab.kafka.java import SERVER_JVM, JavaNode, Kafka
+from lab.nodes.cluster import Cluster, PykraftNode
 from pykraft.errors import ErrorCode, LocalQuorumError, ProtocolError
 from pykraft.local.child import Child, Children, wait_until
-from pykraft.local.cluster import Cluster, PykraftNode
 from pykraft.local.journal import Acknowledged
 from pykraft.local.voters import HOST, free_ports
 from pykraft.protocol.api import decode_response, encode_request

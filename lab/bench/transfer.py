@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Final
 
 from lab.bench.options import NODES_MAX, RUNS_MAX, require, require_folder, require_telling_load
+from lab.nodes.cluster import Cluster
 from pykraft.client.remote.admin import Admin
 from pykraft.errors import RefusedError
 from pykraft.local.child import Children
-from pykraft.local.cluster import Cluster
 from pykraft.local.journal import Acknowledged
 from pykraft.types import Endpoint
 

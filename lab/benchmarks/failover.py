@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from statistics import median
 
+from lab.nodes.cluster import Cluster
 from pykraft.local.child import Children
-from pykraft.local.cluster import Cluster
 
 RECORDS_PER_S = 2_000
 SETTLING = 2_000

@@ -26,12 +26,12 @@ from lab.chaos.plan import Fault, FaultKind, FaultTarget
 from lab.chaos.second_process import STORAGE_FAILED, Twin, require_stop, take_lock_away
 from lab.chaos.snapshot_room import OPTIONS as SNAPSHOT_OPTIONS
 from lab.chaos.snapshot_room import SnapshotRoom
+from lab.nodes.cluster import Guest, PykraftNode
 from pykraft.client.remote.admin import Admin
 from pykraft.client.remote.leader_search import Patience
 from pykraft.client.remote.quorum import Quorum
 from pykraft.errors import LocalQuorumError, PykraftError
 from pykraft.local.child import wait_until
-from pykraft.local.cluster import Guest, PykraftNode
 from pykraft.local.voters import HOST, PARTITION
 from pykraft.log.small_files.meta import FILE_NAME, parse_meta
 from pykraft.log.small_files.quorum_state import FILE_NAME as QUORUM_STATE

@@ -18,11 +18,11 @@ from lab.chaos.loop_disks import LoopDisks
 from lab.chaos.network import ProxyNetwork
 from lab.chaos.plan import POWER, Episode, FaultKind, episodes
 from lab.kafka.java import JavaNode, Kafka
+from lab.nodes.cluster import Cluster, Guest, Site
 from pykraft.config import TEST_CLUSTER_ID
 from pykraft.errors import UsageError
 from pykraft.local.child import Children
-from pykraft.local.cluster import QUICK, Cluster, Guest, Site
-from pykraft.local.voters import free_ports
+from pykraft.local.voters import QUICK, free_ports
 
 NODES_MIN: Final = 3
 NODES_MAX: Final = 9

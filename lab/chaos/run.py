@@ -27,8 +27,9 @@ from typing import Any, Final, Protocol
 from lab.chaos.faults import FaultInjector, Undo
 from lab.chaos.ground import ChaosOptions, Ground, laid_out
 from lab.chaos.plan import OF_ALL, Episode, Fault, FaultKind
+from lab.nodes.verdict import JournalVerdict
 from pykraft.local.child import wait_until
-from pykraft.local.journal import Acknowledged, JournalVerdict, Led
+from pykraft.local.journal import Acknowledged, Led
 
 RECORDS_BETWEEN: Final = 100
 """This many records must be acknowledged after an episode before the next one starts."""

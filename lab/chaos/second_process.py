@@ -10,9 +10,9 @@ import subprocess
 from collections.abc import Callable
 from typing import Final
 
+from lab.nodes.cluster import Cluster, PykraftNode
 from pykraft.errors import LocalQuorumError
 from pykraft.local.child import wait_until
-from pykraft.local.cluster import Cluster, PykraftNode
 
 STORAGE_FAILED: Final = 3
 """Exit status of a node that cannot write to its disk, or whose directory or lock is not its own any more."""

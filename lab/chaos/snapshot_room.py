@@ -20,9 +20,9 @@ from typing import Final
 from lab.chaos.disks import call
 from lab.chaos.ground import Ground
 from lab.chaos.second_process import STORAGE_FAILED
+from lab.nodes.cluster import PykraftNode
 from pykraft.errors import LocalQuorumError
 from pykraft.local.child import wait_until
-from pykraft.local.cluster import PykraftNode
 
 OPTIONS: Final = (
     "--override=metadata.log.max.snapshot.interval.ms=3000",

@@ -13,10 +13,11 @@ from pathlib import Path
 
 from lab.demo.live_tables import MicroBatch
 from lab.demo.payloads import Audit
+from lab.nodes.logs import Stream, read_stream, require_identical
+from lab.nodes.sampler import QuorumSample
+from lab.nodes.verdict import check_journal
 from pykraft.errors import LocalQuorumError, ProtocolError, UsageError
-from pykraft.local.journal import Acknowledged, check_journal, record_spans
-from pykraft.local.logs import Stream, read_stream, require_identical
-from pykraft.local.sampler import QuorumSample
+from pykraft.local.journal import Acknowledged, record_spans
 from pykraft.server.workload import TELLING_SIZE_BYTES_MIN, Load
 from pykraft.text.words import counted, percentiles
 

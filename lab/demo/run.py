@@ -23,12 +23,12 @@ from pathlib import Path
 from lab.demo.live_tables import NO_SPACE, ExplainedError, LiveTables, ended, failed
 from lab.demo.payloads import ask_spark
 from lab.demo.result import DemoOptions, Kill, Result, Story, batch_latencies_ms, commit_latencies_ms, compare
+from lab.nodes.cluster import Cluster
+from lab.nodes.sampler import Sampler
 from lab.progress import ReportProgress
 from pykraft.errors import LocalQuorumError
 from pykraft.local.child import Children
-from pykraft.local.cluster import Cluster
 from pykraft.local.journal import Acknowledged, Led
-from pykraft.local.sampler import Sampler
 from pykraft.text.words import counted
 
 START_TRIES_MAX = 3

@@ -36,7 +36,6 @@ REFUSED: dict[str, str] = {
     "local status path": f"--dir {ABSENT}",
     "pipeline metadata directories": ABSENT,
     "pipeline package file": ABSENT,
-    "pipeline report journal": f"--tables tables --journal {ABSENT}",
     "pipeline report page": f"--tables tables --html {ABSENT}",
     "pipeline report beside": f"--tables tables --beside {ABSENT}",
     "pipeline upkeep root": f"--tables {ABSENT}",

@@ -16,7 +16,7 @@ from pykraft.cli import interrupt
 from pykraft.cli.errors import run_with_exit_codes
 from pykraft.cli.interrupt import EXIT_SIGNAL, CommandInterrupted, hang_up, interruptible, signals_to
 from pykraft.local.child import wait_until
-from pykraft.local.cluster import SOURCES
+from pykraft.local.voters import SOURCES
 from pykraft.process.signals import ENDING
 
 STUBBORN = """

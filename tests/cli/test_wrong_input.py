@@ -149,7 +149,6 @@ USAGE: list[tuple[str, str]] = [
     (f"quorum --bootstrap-controller {NODE} transfer", "--to"),
     (f"quorum --bootstrap-controller {NODE} transfer --to 2 --catch-up 61", "--catch-up 61: give 0 to 60"),
     (f"quorum --bootstrap-controller {NODE} remove-controller -i -1 -d {ZERO_ID}", "-1"),
-    ("pipeline report --tables dir --journal absent", "--journal"),
 ]
 
 

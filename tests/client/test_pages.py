@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pykraft.local.cluster import SOURCES
+from pykraft.local.voters import SOURCES
 from tests.lag import without_lag
 from tests.tidy.repository import ROOT
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from pykraft.local.child import Children, wait_until
-from pykraft.local.cluster import SOURCES
-from pykraft.local.voters import HOST, free_ports
+from pykraft.local.voters import HOST, SOURCES, free_ports
 from tests.lag import without_lag
 from tests.tidy.repository import ROOT
 

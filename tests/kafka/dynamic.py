@@ -10,9 +10,9 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
+from lab.nodes.cluster import JournalKeeper, PykraftNode
 from pykraft.cli.main import pykraft
 from pykraft.local.child import Children
-from pykraft.local.cluster import JournalKeeper, PykraftNode
 from pykraft.local.voters import HOST, free_ports
 from pykraft.log.small_files.meta import FILE_NAME, parse_meta
 from pykraft.types import ReplicaKey, Uuid, uuid_text

@@ -9,8 +9,7 @@ from click.testing import CliRunner
 
 from pykraft.cli.main import pykraft
 from pykraft.local.child import Child, Children
-from pykraft.local.cluster import SOURCES, server_command
-from pykraft.local.voters import HOST, free_ports, write_properties
+from pykraft.local.voters import HOST, SOURCES, free_ports, server_command, write_properties
 from pykraft.log.small_files.meta import FILE_NAME, parse_meta
 from pykraft.protocol.messages import ApiKey
 from pykraft.types import uuid_text

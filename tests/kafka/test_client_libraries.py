@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.nodes.cluster import Cluster
 from pykraft.local.child import Children
-from pykraft.local.cluster import SOURCES, Cluster
-from pykraft.local.voters import HOST
+from pykraft.local.voters import HOST, SOURCES
 from tests.kafka.clients.program import CASE_COUNT, COMPRESSIONS
 
 pytestmark = pytest.mark.kafka

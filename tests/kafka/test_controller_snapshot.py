@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from lab.kafka.java import Kafka, Main
+from lab.nodes.logs import Stream, read_stream, wait_for_end_offset
 from pykraft.errors import UsageError
 from pykraft.local.child import Child, Children, wait_until
-from pykraft.local.logs import Stream, read_stream, wait_for_end_offset
 from pykraft.local.voters import HOST
 from pykraft.log.os_fs import OsFs
 from pykraft.protocol.records import decode_control, scan

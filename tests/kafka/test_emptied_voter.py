@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from lab.kafka.java import STOPPED_BY_SIGTERM, Kafka
+from lab.nodes.logs import read_stream, require_identical, wait_for_end_offset
 from pykraft.local.child import Children, wait_until
-from pykraft.local.logs import read_stream, require_identical, wait_for_end_offset
 from tests.kafka.test_mixed_quorum import RECORDS, MixedQuorum
 
 PROVEN = "the directory is proven"

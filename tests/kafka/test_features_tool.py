@@ -9,10 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 from lab.kafka.java import Finished, Kafka, Main
+from lab.nodes.cluster import Cluster
 from pykraft.cli.main import pykraft
 from pykraft.local.child import Children, wait_until
-from pykraft.local.cluster import QUICK, Cluster
-from pykraft.local.voters import HOST
+from pykraft.local.voters import HOST, QUICK
 from tests.kafka.controller import JavaController
 
 pytestmark = pytest.mark.kafka

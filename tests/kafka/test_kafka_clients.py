@@ -12,11 +12,11 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from lab.kafka.java import Kafka
+from lab.nodes.cluster import Cluster
+from lab.nodes.logs import read_stream
 from pykraft.client import Node, configure
 from pykraft.config import TEST_TOPIC_NAME
 from pykraft.local.child import Children
-from pykraft.local.cluster import Cluster
-from pykraft.local.logs import read_stream
 from pykraft.local.voters import HOST, PARTITION, free_ports
 from pykraft.protocol.records import scan
 from tests.kafka.archive import VARIABLE

@@ -19,6 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from lab.kafka.java import JavaNode, Kafka
+from lab.nodes.logs import read_stream, require_identical, wait_for_end_offset
 from pykraft.cli.config_file import checked_config, read_properties
 from pykraft.cli.main import pykraft
 from pykraft.client import Node
@@ -28,9 +29,16 @@ from pykraft.client.remote.admin import Admin
 from pykraft.config import TEST_CLUSTER_ID
 from pykraft.errors import OutcomeUnknownError
 from pykraft.local.child import Child, Children, wait_until
-from pykraft.local.cluster import SOURCES, server_command
-from pykraft.local.logs import read_stream, require_identical, wait_for_end_offset
-from pykraft.local.voters import HOST, LISTENER, PARTITION, free_ports, voter_properties, write_properties
+from pykraft.local.voters import (
+    HOST,
+    LISTENER,
+    PARTITION,
+    SOURCES,
+    free_ports,
+    server_command,
+    voter_properties,
+    write_properties,
+)
 from pykraft.log.os_fs import OsFs
 from pykraft.snapshot.files import BOOTSTRAP_ID, checkpoint_path, list_snapshots
 from pykraft.snapshot.head import read_head

@@ -21,10 +21,11 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from lab.kafka.java import STOPPED_BY_SIGTERM, JavaNode, Kafka
+from lab.nodes.cluster import JournalKeeper, PykraftNode
+from lab.nodes.logs import read_stream, require_identical, wait_for_end_offset
+from lab.nodes.verdict import check_journal
 from pykraft.local.child import Children
-from pykraft.local.cluster import JournalKeeper, PykraftNode
-from pykraft.local.journal import check_journal, record_spans
-from pykraft.local.logs import read_stream, require_identical, wait_for_end_offset
+from pykraft.local.journal import record_spans
 from pykraft.local.voters import free_ports
 from tests.kafka.broker_calls import broker_calls
 from tests.kafka.dump import dump_log

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from lab.kafka.java import JavaNode, Kafka
+from lab.nodes.logs import wait_for_end_offset
 from pykraft.client import Node, configure
 from pykraft.config import TEST_CLUSTER_ID, RaftConfig
 from pykraft.errors import NotLeaderError
 from pykraft.local.child import Children
-from pykraft.local.logs import wait_for_end_offset
 from pykraft.local.voters import HOST, PARTITION, free_ports
 from pykraft.log.directory import format_directories
 from pykraft.log.os_fs import OsFs

@@ -14,12 +14,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lab.kafka.java import JavaNode, Kafka, Main
+from lab.nodes.cluster import Cluster
+from lab.nodes.logs import read_stream, wait_for_end_offset
 from pykraft.cli.main import pykraft
 from pykraft.client.serde import bytes_serde
 from pykraft.errors import QuorumUnavailableError, UsageError
 from pykraft.local.child import Child, Children, wait_until
-from pykraft.local.cluster import Cluster
-from pykraft.local.logs import read_stream, wait_for_end_offset
 from pykraft.local.voters import HOST, free_ports
 from pykraft.log.os_fs import OsFs
 from pykraft.protocol.records import decode_records, scan

@@ -6,12 +6,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lab.kafka.java import STOPPED_BY_SIGTERM, JavaNode, Kafka
+from lab.nodes.cluster import JournalKeeper, PykraftNode
+from lab.nodes.logs import read_stream, require_identical, wait_for_end_offset
+from lab.nodes.verdict import check_journal
 from pykraft.cli.main import pykraft
 from pykraft.errors import UsageError
 from pykraft.local.child import Children, wait_until
-from pykraft.local.cluster import JournalKeeper, PykraftNode
-from pykraft.local.journal import check_journal, record_spans
-from pykraft.local.logs import read_stream, require_identical, wait_for_end_offset
+from pykraft.local.journal import record_spans
 from pykraft.local.voters import HOST, free_ports
 from tests.processes.elections import wait_for_known_leader
 

@@ -19,8 +19,8 @@ from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local import background_quorum
 from pykraft.local.background_quorum import BackgroundNode, LocalQuorum, bring_up
 from pykraft.local.child import Children, wait_until
-from pykraft.local.cluster import SOURCES
 from pykraft.local.quorum_folder import QuorumFolder
+from pykraft.local.voters import SOURCES
 from tests.processes.commands import Finished, assert_one_line, run
 
 pytestmark = pytest.mark.processes

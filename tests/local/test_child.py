@@ -20,7 +20,7 @@ import pytest
 
 from pykraft.errors import LocalQuorumError
 from pykraft.local.child import Child, Children, Keeper, temporary_folder, temporary_root, wait_until
-from pykraft.local.cluster import SOURCES
+from pykraft.local.voters import SOURCES
 
 READY = "print('ready', flush=True); signal.pause()"
 POLITE = f"import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); {READY}"

@@ -11,11 +11,11 @@ import pytest
 from pykraft.config.properties import node_config, parse_properties
 from pykraft.errors import LocalQuorumError
 from pykraft.local import voters
-from pykraft.local.cluster import SOURCES
 from pykraft.local.voters import (
     HOST,
     PORT_END,
     PORT_MIN,
+    SOURCES,
     free_ports,
     joiner_properties,
     voter_properties,

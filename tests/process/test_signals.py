@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pykraft.local.cluster import SOURCES
+from pykraft.local.voters import SOURCES
 from pykraft.process.signals import ENDING, ending_signals, handlers_restored, signals_later
 from tests.full_pipe import full_pipe
 

@@ -15,13 +15,13 @@ from random import Random
 from threading import Thread
 from typing import Final, TypeAlias
 
+from lab.nodes.cluster import Cluster, PykraftNode
 from pykraft.cli.quorum.command import described_node
 from pykraft.client.remote.admin import Admin
 from pykraft.client.remote.leader_search import Patience
 from pykraft.client.remote.quorum import Quorum
 from pykraft.errors import ErrorCode, OutcomeUnknownError, PykraftError, QuorumUnavailableError, RefusedError
 from pykraft.local.child import wait_until
-from pykraft.local.cluster import Cluster, PykraftNode
 from pykraft.local.voters import HOST, free_ports, joiner_properties, write_properties
 from pykraft.types import Endpoint, Listeners, ReplicaKey
 

@@ -18,8 +18,9 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
+from lab.nodes.cluster import Cluster, PykraftNode
 from pykraft.local.child import Children
-from pykraft.local.cluster import QUICK, Cluster, PykraftNode
+from pykraft.local.voters import QUICK
 from pykraft.types import ReplicaKey
 from tests.processes.changing import ChangingQuorum, identity
 

@@ -4,8 +4,9 @@ import os
 import subprocess
 import sys
 
-from pykraft.local.cluster import SOURCES, Cluster
-from pykraft.local.journal import JournalVerdict
+from lab.nodes.cluster import Cluster
+from lab.nodes.verdict import JournalVerdict
+from pykraft.local.voters import SOURCES
 
 Finished = subprocess.CompletedProcess[str]
 

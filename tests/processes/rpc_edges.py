@@ -20,9 +20,9 @@ from random import Random
 from threading import Event, Thread
 from typing import Any, Final
 
+from lab.nodes.cluster import JournalKeeper, PykraftNode, Site
 from pykraft.config import TEST_TOPIC_ID, TEST_TOPIC_NAME
 from pykraft.local.child import Children
-from pykraft.local.cluster import JournalKeeper, PykraftNode, Site
 from pykraft.local.voters import LISTENER, free_ports
 from pykraft.protocol.api import encode_request
 from pykraft.protocol.messages import APIS, ApiKey

@@ -33,8 +33,7 @@ from uuid import uuid4
 
 from pykraft.errors import LocalQuorumError
 from pykraft.local.child import Children, wait_until
-from pykraft.local.cluster import SOURCES, server_command
-from pykraft.local.voters import HOST, LISTENER, free_ports, voter_properties, write_properties
+from pykraft.local.voters import HOST, LISTENER, SOURCES, free_ports, server_command, voter_properties, write_properties
 from tests.full_pipe import full_pipe
 from tests.processes.screen import Screen
 from tests.processes.stop_rows import ROWS, row_of

@@ -27,9 +27,9 @@ from random import Random
 from threading import Event, Thread
 from typing import Any, Final
 
+from lab.nodes.cluster import Cluster
 from pykraft.config import TEST_TOPIC_NAME
 from pykraft.local.child import Children
-from pykraft.local.cluster import Cluster
 from pykraft.local.voters import HOST, free_ports
 from pykraft.log.small_files.quorum_state import FILE_NAME, parse_quorum_state
 from pykraft.protocol.api import decode_request_header, encode_response

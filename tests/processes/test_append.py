@@ -12,9 +12,9 @@ from typing import Any, Self
 
 import pytest
 
+from lab.nodes.cluster import Cluster
 from pykraft.local.child import Children, wait_until
-from pykraft.local.cluster import QUICK, SOURCES, Cluster
-from pykraft.local.voters import LISTENER
+from pykraft.local.voters import LISTENER, QUICK, SOURCES
 from tests.processes.commands import assert_one_line, run
 
 pytestmark = pytest.mark.processes

@@ -10,8 +10,8 @@ from random import Random
 import pytest
 
 from lab.chaos.network import ProxyNetwork
+from lab.nodes.cluster import Cluster, PykraftNode, Site
 from pykraft.local.child import Children
-from pykraft.local.cluster import Cluster, PykraftNode, Site
 from pykraft.local.voters import free_ports
 from pykraft.protocol.messages import ApiKey
 from tests.processes.attack import (

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.nodes.cluster import JournalKeeper, PykraftNode
 from pykraft.config import TEST_TOPIC_ID, TEST_TOPIC_NAME
 from pykraft.errors import ErrorCode
 from pykraft.local.child import Children, wait_until
-from pykraft.local.cluster import JournalKeeper, PykraftNode
 from pykraft.local.voters import free_ports
 from pykraft.protocol.api import decode_response
 from pykraft.protocol.messages import ApiKey

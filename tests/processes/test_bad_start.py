@@ -7,9 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from lab.nodes.cluster import Cluster, JournalKeeper, PykraftNode
 from pykraft.local.child import Children
-from pykraft.local.cluster import SOURCES, Cluster, JournalKeeper, PykraftNode, server_command
-from pykraft.local.voters import HOST, PARTITION, free_ports, voter_properties, write_properties
+from pykraft.local.voters import (
+    HOST,
+    PARTITION,
+    SOURCES,
+    free_ports,
+    server_command,
+    voter_properties,
+    write_properties,
+)
 
 pytestmark = pytest.mark.processes
 

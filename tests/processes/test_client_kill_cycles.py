@@ -15,10 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.nodes.logs import Stream, read_stream, require_identical
 from pykraft.local.child import Child, Children
-from pykraft.local.cluster import SOURCES
-from pykraft.local.logs import Stream, read_stream, require_identical
-from pykraft.local.voters import HOST, PARTITION, free_ports
+from pykraft.local.voters import HOST, PARTITION, SOURCES, free_ports
 from pykraft.protocol.records import decode_values, scan
 from tests.processes.attack import crowd
 from tests.processes.embedded import digest

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.nodes.cluster import Cluster, PykraftNode
+from lab.nodes.logs import wait_for_end_offset
 from pykraft.local.child import Children, wait_until
-from pykraft.local.cluster import QUICK, Cluster, PykraftNode
-from pykraft.local.logs import wait_for_end_offset
+from pykraft.local.voters import QUICK
 
 SCRUB = {"pykraft.log.scrub.bytes.per.second": "8388608", "pykraft.log.scrub.interval.ms": "500"}
 RECORDS_BETWEEN = 1_000

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from lab.chaos.second_process import STORAGE_FAILED
+from lab.nodes.cluster import Cluster
 from pykraft.errors import StorageError
 from pykraft.local.child import Children
-from pykraft.local.cluster import Cluster
 from pykraft.log.os_fs import OsFs
 
 RECORDS = 200

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.nodes.cluster import Cluster, PykraftNode
+from lab.nodes.logs import read_stream, wait_for_end_offset
 from pykraft.local.child import Children, wait_until
-from pykraft.local.cluster import QUICK, Cluster, PykraftNode
-from pykraft.local.logs import read_stream, wait_for_end_offset
-from pykraft.local.voters import HOST
+from pykraft.local.voters import HOST, QUICK
 from tests.processes.commands import run, stop_under_load
 
 RECORDS = 200

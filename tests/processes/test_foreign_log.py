@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.nodes.cluster import Cluster, PykraftNode
+from lab.nodes.logs import read_stream
 from pykraft.local.child import Children, wait_until
-from pykraft.local.cluster import QUICK, Cluster, PykraftNode
-from pykraft.local.logs import read_stream
+from pykraft.local.voters import QUICK
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.recovery_point import RecoveryPoint
 from pykraft.protocol.batch import scan

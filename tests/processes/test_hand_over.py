@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.nodes.cluster import Cluster, JournalKeeper, PykraftNode
 from pykraft.local.child import Children, wait_until
-from pykraft.local.cluster import Cluster, JournalKeeper, PykraftNode
 from pykraft.local.voters import HOST, free_ports
 from tests.processes.commands import stop_under_load
 

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.nodes.cluster import Cluster
+from lab.nodes.logs import read_stream, wait_for_end_offset
 from pykraft.local.child import Children
-from pykraft.local.cluster import QUICK, Cluster
-from pykraft.local.logs import read_stream, wait_for_end_offset
+from pykraft.local.voters import QUICK
 from tests.processes.commands import stop_under_load
 
 CYCLES = 20

@@ -15,8 +15,7 @@ import pytest
 
 from pykraft.kv.service import status_of
 from pykraft.local.child import wait_until
-from pykraft.local.cluster import SOURCES
-from pykraft.local.voters import HOST
+from pykraft.local.voters import HOST, SOURCES
 from pykraft.types import Endpoint
 from tests.processes.commands import Finished, assert_one_line, run
 

@@ -8,8 +8,9 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from lab.nodes.cluster import Cluster, PykraftNode
 from pykraft.local.child import Children
-from pykraft.local.cluster import QUICK, Cluster, PykraftNode
+from pykraft.local.voters import QUICK
 
 pytestmark = [pytest.mark.processes, pytest.mark.conformance(54)]
 

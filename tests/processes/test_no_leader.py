@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.nodes.cluster import Cluster, PykraftNode
 from pykraft.local.child import Child, Children, wait_until
-from pykraft.local.cluster import SOURCES, Cluster, PykraftNode
-from pykraft.local.voters import HOST
+from pykraft.local.voters import HOST, SOURCES
 from tests.processes.commands import run
 from tests.processes.test_corruption import RECORDS_BETWEEN, flip
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.nodes.cluster import Cluster
 from pykraft.local.child import Children
-from pykraft.local.cluster import QUICK, Cluster
-from pykraft.local.voters import HOST, free_ports
+from pykraft.local.voters import HOST, QUICK, free_ports
 from tests.processes.commands import Finished, assert_one_line, run
 
 pytestmark = pytest.mark.processes

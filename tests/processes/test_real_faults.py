@@ -16,7 +16,7 @@ from lab.chaos.ground import ChaosOptions, Ground, laid_out
 from lab.chaos.loop_disks import power_problem
 from lab.chaos.plan import Fault, FaultKind, FaultTarget
 from lab.chaos.second_process import STORAGE_FAILED
-from pykraft.local.cluster import JournalKeeper, PykraftNode
+from lab.nodes.cluster import JournalKeeper, PykraftNode
 from pykraft.local.journal import JournalEvent, LeadershipEnded
 from tests.processes.commands import assert_one_line, run
 from tests.processes.wire import Wire

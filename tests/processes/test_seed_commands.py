@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.nodes.logs import read_stream, wait_for_end_offset
 from pykraft.local.child import Child, Children, wait_until
 from pykraft.local.journal import record_spans
-from pykraft.local.logs import read_stream, wait_for_end_offset
 from pykraft.local.voters import PARTITION, free_ports
 from tests.tidy.repository import ROOT
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from lab.bench.join import give_snapshot, require_same
+from lab.nodes.cluster import Cluster, PykraftNode
 from pykraft.local.child import Children, wait_until
-from pykraft.local.cluster import QUICK, Cluster, PykraftNode
+from pykraft.local.voters import QUICK
 from pykraft.snapshot.files import checkpoint_path, part_path
 from pykraft.types import Epoch, OffsetAndEpoch
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.nodes.cluster import Cluster
 from pykraft.local.child import Children, wait_until
-from pykraft.local.cluster import QUICK, Cluster
+from pykraft.local.voters import QUICK
 from tests.processes.commands import run, stop_under_load
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.nodes.cluster import Cluster
+from lab.nodes.logs import read_stream
 from pykraft.local.child import Child, Children, wait_until
-from pykraft.local.cluster import QUICK, SOURCES, Cluster
-from pykraft.local.logs import read_stream
+from pykraft.local.voters import QUICK, SOURCES
 from pykraft.protocol.records import decode_records, scan
 
 pytestmark = pytest.mark.processes

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.nodes.cluster import Cluster
 from pykraft.local.child import Children, wait_until
-from pykraft.local.cluster import SOURCES, Cluster
+from pykraft.local.voters import SOURCES
 from tests.processes.commands import stop_under_load
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from lab.nodes.cluster import JournalKeeper, PykraftNode
 from pykraft.cli.verify import verify
 from pykraft.local.child import Children, wait_until
-from pykraft.local.cluster import JournalKeeper, PykraftNode
 from pykraft.local.voters import free_ports
 from tests.log.data_directory import flip
 

@@ -11,10 +11,11 @@ from random import Random
 import pytest
 from click.testing import CliRunner
 
+from lab.nodes.cluster import Cluster, PykraftNode
 from pykraft.cli.main import pykraft
 from pykraft.core.messages import MAY_BE_MADE_YET
 from pykraft.local.child import Children
-from pykraft.local.cluster import QUICK, Cluster, PykraftNode
+from pykraft.local.voters import QUICK
 from pykraft.types import uuid_text
 from tests.processes.changing import ATTEMPTS, DONE_BEFORE, ChangingQuorum, identity
 from tests.processes.churn import AUTO_JOIN, THROUGHPUT

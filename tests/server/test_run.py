@@ -21,12 +21,12 @@ from typing import Any, cast
 
 import pytest
 
+from lab.nodes.cluster import Cluster
 from pykraft.errors import SnapshotFailedError, SnapshotTooLargeError, UsageError
 from pykraft.host.delivery import CommittedBatch
 from pykraft.host.host import Host
 from pykraft.host.snapshots.creation import NewSnapshot
 from pykraft.local.child import Children, wait_until
-from pykraft.local.cluster import Cluster
 from pykraft.local.journal import Acknowledged, JournalEvent, Led, Started, Stopped, parse_event
 from pykraft.log.os_fs import OsFs
 from pykraft.server.run import LoadSnapshots, ServerOptions, loop_factory, notify_ready, serve

@@ -23,9 +23,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from threading import Event
 
+from lab.nodes.cluster import Cluster
 from pykraft.local.child import Child, Children, wait_until
-from pykraft.local.cluster import QUICK, SOURCES, Cluster
-from pykraft.local.voters import HOST
+from pykraft.local.voters import HOST, QUICK, SOURCES
 from tests.spark.archive import INTERPRETED, QUICKLY, quick_java
 from tests.spark.descendants import Process, descendants, wait_until_gone
 from tests.spark.standalone import EXECUTOR_MEMORY, SPECULATION, environment, executors, standalone_cluster

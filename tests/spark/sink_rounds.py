@@ -21,10 +21,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from threading import Event
 
+from lab.nodes.cluster import Cluster
 from pykraft.errors import PykraftError
 from pykraft.local.child import Child, Children, wait_until
-from pykraft.local.cluster import SOURCES, Cluster
-from pykraft.local.voters import LISTENER
+from pykraft.local.voters import LISTENER, SOURCES
 from pykraft.protocol.records import decode_records, scan
 from pykraft.spark.data_source.live import LiveQuorum
 from pykraft.text.words import counted

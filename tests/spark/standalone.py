@@ -16,8 +16,7 @@ from pathlib import Path
 from pyspark.find_spark_home import _find_spark_home
 
 from pykraft.local.child import Child, Children, wait_until
-from pykraft.local.cluster import SOURCES
-from pykraft.local.voters import HOST, free_ports
+from pykraft.local.voters import HOST, SOURCES, free_ports
 from pykraft.spark.session.java import java_home
 from tests.spark.archive import quick_java
 from tests.spark.descendants import Process, descendants

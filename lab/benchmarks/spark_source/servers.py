@@ -13,9 +13,9 @@ from typing import Final
 from lab.benchmarks.spark_source.cases import Data
 from lab.kafka.jars import COPY_GOAL
 from lab.kafka.java import SERVER_JVM, Kafka, Main
+from lab.nodes.cluster import Cluster
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.child import Child, Children
-from pykraft.local.cluster import Cluster
 from pykraft.local.voters import HOST, free_ports, write_properties
 from pykraft.log.paths import LOG, segment_file
 from pykraft.process.extras import cache_folder

@@ -19,10 +19,10 @@ from typing import Final, Protocol
 
 from lab.bench.measure import Usage, usage_of
 from lab.kafka.java import SERVER_JVM, Kafka, Main
+from lab.nodes.cluster import Cluster
 from pykraft.config import TEST_TOPIC_NAME
 from pykraft.errors import LocalQuorumError
 from pykraft.local.child import Child, Children, wait_until
-from pykraft.local.cluster import Cluster
 from pykraft.local.voters import HOST, free_ports, write_properties
 from pykraft.types import Uuid, uuid_text
 

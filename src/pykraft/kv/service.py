@@ -25,8 +25,7 @@ from pykraft.config import NodeConfig
 from pykraft.errors import LocalQuorumError
 from pykraft.kv.api import KeyValueApi
 from pykraft.local.child import Child, Children, temporary_folder, wait_until
-from pykraft.local.cluster import QUICK, SOURCES
-from pykraft.local.voters import free_ports, voter_properties, write_properties
+from pykraft.local.voters import QUICK, SOURCES, free_ports, voter_properties, write_properties
 from pykraft.machine import Replicated
 from pykraft.process.extras import imported_for
 from pykraft.recipes import KeyValues

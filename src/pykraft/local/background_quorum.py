@@ -24,7 +24,6 @@ from pykraft.client.remote.admin import Admin
 from pykraft.client.remote.leader_search import Patience
 from pykraft.client.remote.quorum import Quorum
 from pykraft.errors import LocalQuorumError, PykraftError, UsageError
-from pykraft.local.cluster import SOURCES, server_command
 from pykraft.local.quorum_folder import (
     CONFIG_NAME,
     FILE_NAME,
@@ -36,7 +35,7 @@ from pykraft.local.quorum_folder import (
     locked,
     make_folder,
 )
-from pykraft.local.voters import HOST
+from pykraft.local.voters import HOST, SOURCES, server_command
 from pykraft.process.signals import signals_later
 from pykraft.text.words import counted
 from pykraft.types import Endpoint

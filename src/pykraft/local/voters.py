@@ -12,9 +12,11 @@ import fcntl
 import os
 import random
 import socket
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import pykraft
 from pykraft.errors import LocalQuorumError
 from pykraft.local.child import temporary_root
 from pykraft.types import Endpoint
@@ -61,6 +63,9 @@ def _hold(folder: Path, port: int) -> bool:
 
 PARTITION = "__raft_performance_test-0"
 LISTENER = "PLAINTEXT"
+SOURCES = Path(pykraft.__file__).resolve().parents[1]
+QUICK = {"controller.quorum.election.timeout.ms": "500", "controller.quorum.fetch.timeout.ms": "1000"}
+"""Timeouts for tests that kill leaders: half of the defaults."""
 
 
 def voter_properties(
@@ -92,3 +97,8 @@ def _own(data: Path, node_id: int, port: int) -> dict[str, str]:
         "controller.listener.names": LISTENER,
         "log.dirs": str(data),
     }
+
+
+def server_command(config: Path, *options: str) -> list[str]:
+    """The command that runs a node with this properties file."""
+    return [sys.executable, "-m", "pykraft", "server", "--config", str(config), *options]

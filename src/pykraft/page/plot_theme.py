@@ -21,7 +21,7 @@ from typing import Any, Final, Literal
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 PlotScheme = Literal["light", "dark"]
 STYLE: Final = Path(__file__).with_name("common.css")
@@ -146,27 +146,6 @@ def draw_rates(
     axes.stairs(values, edges, fill=True, color=color(name), alpha=0.25)
     axes.stairs(values, edges, color=color(name), label=label, linewidth=1.4, baseline=None)
     axes.set_ylabel(unit)
-
-
-def draw_latencies(axes: Axes, series: Mapping[str, Series]) -> None:
-    """Percentiles in ms over time, by the names of their colors; the last of them is drawn first."""
-    for name, (times, values) in reversed([*series.items()]):
-        axes.plot(times, values, color=color(name), label="slowest" if name == "max" else name, marker=".", ms=2.5)
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(PLAIN)
-    axes.set_ylabel("ms, log scale")
-
-
-def draw_lags(axes: Axes, series: Mapping[int, Series]) -> None:
-    """How many records each node was behind, over time."""
-    for node_id, (times, values) in series.items():
-        style = LINE_STYLES[(node_id - 1) % len(LINE_STYLES)]
-        axes.plot(times, values, color=node_color(node_id), label=f"node {node_id}", linestyle=style)
-    axes.set_yscale("symlog", linthresh=10)
-    axes.yaxis.set_major_formatter(THOUSANDS)
-    axes.set_ylabel("records, log scale")
 
 
 def number_axis(axes: Axes, label: str, *, ticks: int) -> None:

@@ -61,7 +61,6 @@ def start(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["run", "--path", "p"], "--tables is missing; see pykraft pipeline run --help"),
         (["status", "--tables", "t"], "no pipeline has written there"),
         (["report", "--tables", "t"], "no pipeline has written there"),
-        (["report", "--tables", "t", "--journal", "j"], "--journal j: No such file or directory"),
         (["report", "--tables", "t", "--beside", "."], "--beside shows two runs on a page: give --html, too"),
         (["upkeep", "--tables", "absent"], "--tables absent: No such file or directory: give the folder that"),
         (["upkeep", "--tables", "."], "there are no tables; pykraft pipeline run creates them"),

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 from lab.kafka.jars import KAFKA_VERSION
 from pykraft.errors import UsageError
-from pykraft.local.cluster import SOURCES
+from pykraft.local.voters import SOURCES
 from tests.kafka.clients.program import COMPRESSIONS, paced
 from tests.kafka.clients.verdict import Place
 

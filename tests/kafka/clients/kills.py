@@ -16,12 +16,12 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any, BinaryIO, Final
 
+from lab.nodes.cluster import Cluster
+from lab.nodes.logs import read_stream, require_identical
 from pykraft.config import METADATA_TOPIC_NAME
 from pykraft.errors import LocalQuorumError
 from pykraft.local.child import Child, Children
-from pykraft.local.cluster import QUICK, Cluster
-from pykraft.local.logs import read_stream, require_identical
-from pykraft.local.voters import HOST
+from pykraft.local.voters import HOST, QUICK
 from pykraft.text.words import counted
 from tests.kafka.clients.catalog import Contender, Order, Program
 from tests.kafka.clients.verdict import Place, Verdict, judge, records_of

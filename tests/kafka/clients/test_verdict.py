@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from pykraft.local.logs import Stream
+from lab.nodes.logs import Stream
 from tests.host.clients.world import batch_of
 from tests.kafka.clients.kills import Outcome
 from tests.kafka.clients.verdict import Place, Verdict, judge, records_of

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pykraft.local.logs import Stream
+from lab.nodes.logs import Stream
 from pykraft.protocol.records import decode_records, scan
 
 Place = tuple[int, str]

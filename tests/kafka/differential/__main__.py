@@ -18,7 +18,7 @@ from threading import Lock
 from typing import Final
 
 from lab.kafka.java import Kafka
-from pykraft.local.cluster import SOURCES
+from pykraft.local.voters import SOURCES
 from tests.kafka.differential.planted import PLANTED, Planted, plant
 from tests.kafka.differential.run import Finding, KafkaEndedError, play, quick_jvm
 from tests.kafka.differential.shrink import shortest

@@ -21,8 +21,7 @@ from typing import Any, Final
 from lab.kafka.java import SMALL_JVM, Kafka, Main
 from pykraft.errors import ProtocolError
 from pykraft.local.child import Children
-from pykraft.local.cluster import SOURCES, server_command
-from pykraft.local.voters import PARTITION
+from pykraft.local.voters import PARTITION, SOURCES, server_command
 from pykraft.log.paths import LOG, segment_file
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import encode_batch, encode_control_batch

@@ -16,8 +16,7 @@ from typing import Any, Final
 from pykraft.config import TEST_TOPIC_ID
 from pykraft.errors import ProtocolError
 from pykraft.local.child import Child, Children
-from pykraft.local.cluster import SOURCES
-from pykraft.local.voters import PARTITION, free_ports, voter_properties, write_properties
+from pykraft.local.voters import PARTITION, SOURCES, free_ports, voter_properties, write_properties
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import scan
 from pykraft.protocol.schema import Body

@@ -21,12 +21,11 @@ from click.testing import CliRunner
 from kio.schema.errors import ErrorCode
 
 from lab.kafka.java import Kafka, Main
+from lab.nodes.logs import read_stream
 from pykraft.cli.main import pykraft
 from pykraft.errors import OutcomeUnknownError, RefusedError
 from pykraft.local.child import Child, Children, wait_until
-from pykraft.local.cluster import SOURCES, server_command
-from pykraft.local.logs import read_stream
-from pykraft.local.voters import HOST, free_ports, write_properties
+from pykraft.local.voters import HOST, SOURCES, free_ports, server_command, write_properties
 from pykraft.types import Uuid, uuid_text
 from tests.kafka.broker_calls import broker_calls, listens, requests_of
 

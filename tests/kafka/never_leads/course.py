@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from lab.nodes.logs import Stream, read_stream, require_identical
 from pykraft.local.child import wait_until
-from pykraft.local.logs import Stream, read_stream, require_identical
 from pykraft.protocol.records import decode_control, scan
 from pykraft.types import LeaderChange
 from tests.kafka.broker_calls import listens

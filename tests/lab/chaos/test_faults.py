@@ -17,8 +17,8 @@ from lab.chaos.loop_disks import LoopDisks
 from lab.chaos.network import Wire
 from lab.chaos.plan import Fault, FaultKind, FaultTarget
 from lab.chaos.second_process import STORAGE_FAILED
+from lab.nodes.cluster import PykraftNode
 from pykraft.errors import LocalQuorumError, PykraftError
-from pykraft.local.cluster import PykraftNode
 from pykraft.local.voters import HOST
 from pykraft.log.small_files.meta import FILE_NAME
 from pykraft.log.small_files.quorum_state import FILE_NAME as QUORUM_STATE

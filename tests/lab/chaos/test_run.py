@@ -7,7 +7,8 @@ import pytest
 from lab.chaos.ground import ChaosOptions
 from lab.chaos.plan import FaultKind
 from lab.chaos.run import ChaosOutcome, Done, failover_ms, longest_pause_ms, run_chaos
-from pykraft.local.journal import Acknowledged, JournalVerdict
+from lab.nodes.verdict import JournalVerdict
+from pykraft.local.journal import Acknowledged
 from pykraft.types import Epoch, NodeId, Offset
 
 

@@ -14,9 +14,9 @@ from lab.chaos.plan import FaultKind
 from lab.chaos.run import ChaosOutcome, Done
 from lab.cli.main import main
 from lab.kafka.java import Kafka
+from lab.nodes.verdict import JournalVerdict
 from pykraft.cli.interrupt import CommandInterrupted
 from pykraft.errors import LocalQuorumError, UsageError
-from pykraft.local.journal import JournalVerdict
 from tests.lab.chaos.test_run import done
 
 

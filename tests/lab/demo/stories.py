@@ -6,8 +6,8 @@ from random import Random
 
 from lab.demo.live_tables import MicroBatch
 from lab.demo.result import DemoOptions, Kill, ReplicaComparison, Result, Story, batch_latencies_ms, commit_latencies_ms
+from lab.nodes.sampler import QuorumSample, ReplicaSample
 from pykraft.local.journal import Acknowledged
-from pykraft.local.sampler import QuorumSample, ReplicaSample
 from pykraft.types import Epoch, NodeId, Offset
 from tests.lab.demo.audits import clean_audit
 

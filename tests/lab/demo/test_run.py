@@ -183,7 +183,7 @@ def test_a_port_that_was_taken_is_tried_no_more(
     lines: Lines, children: Children, taken: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     ports = iter([[taken]])
-    monkeypatch.setattr("pykraft.local.cluster.free_ports", lambda count: next(ports, None) or free_ports(count))
+    monkeypatch.setattr("lab.nodes.cluster.free_ports", lambda count: next(ports, None) or free_ports(count))
     cluster, leader = start_cluster(children, tmp_path, ALONE, lines)
     assert (leader.node, len(cluster.nodes)) == (1, 1)
     assert cluster.nodes[1].port != taken
@@ -193,7 +193,7 @@ def test_a_port_that_was_taken_is_tried_no_more(
 def test_ports_that_are_always_taken_end_the_demo(
     lines: Lines, children: Children, taken: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("pykraft.local.cluster.free_ports", lambda _: [taken])
+    monkeypatch.setattr("lab.nodes.cluster.free_ports", lambda _: [taken])
     with pytest.raises(LocalQuorumError, match=r"node 1 ended on its own with status 1: .* cannot be bound"):
         start_cluster(children, tmp_path, ALONE, lines)
     assert len(lines.stages) == START_TRIES_MAX - 1

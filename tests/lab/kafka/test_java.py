@@ -6,8 +6,8 @@ import pytest
 
 from lab.kafka.jars import KafkaUnavailableError
 from lab.kafka.java import STOPPED_BY_SIGTERM, JavaNode, Kafka, Main, find_java
+from lab.nodes.logs import read_stream, require_identical, wait_for_end_offset
 from pykraft.local.child import Children
-from pykraft.local.logs import read_stream, require_identical, wait_for_end_offset
 from pykraft.local.voters import free_ports
 from tests.processes.elections import wait_for_known_leader
 

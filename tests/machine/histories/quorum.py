@@ -19,8 +19,7 @@ from typing import Any, Final
 from lab.chaos.network import ProxyNetwork
 from pykraft.errors import LocalQuorumError
 from pykraft.local.child import Child, Children, wait_until
-from pykraft.local.cluster import SOURCES
-from pykraft.local.voters import PARTITION, free_ports
+from pykraft.local.voters import PARTITION, SOURCES, free_ports
 from pykraft.types import Uuid, uuid_text
 from tests.machine.histories.events import Event, merged
 from tests.machine.histories.node import Options

@@ -11,9 +11,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from lab.nodes.cluster import Cluster
 from pykraft.errors import UsageError
 from pykraft.local.child import Children
-from pykraft.local.cluster import QUICK, Cluster
+from pykraft.local.voters import QUICK
 from pykraft.spark.data_source import live_source
 from pykraft.spark.data_source.live_source import LivePartition, LiveStreamReader, splits_of
 from pykraft.spark.data_source.options import SourceOptions, parse_options

@@ -27,23 +27,14 @@ def epoch(number: int, leader_id: int, begun_s: float, ended_s: float) -> dict[s
     }
 
 
-def run(name: str = "tables", *, seconds: int = 60, is_watched: bool = True, pace: int = 1_000) -> PipelineRun:
-    """A run with a pause in its middle and three leaders; ``is_watched``: also with latency and lag."""
+def run(name: str = "tables", *, seconds: int = 60, pace: int = 1_000) -> PipelineRun:
+    """A run with a pause in its middle and three leaders."""
     middle = seconds // 2
     spells = [epoch(1, 1, 0, middle - 1), epoch(2, 3, middle + 1, seconds - 5), epoch(3, 2, seconds - 4, seconds)]
     throughput = [
         {"begin": at(second), "records": pace + second, "size_bytes": 100 * pace, "last_offset": second}
         for second in range(seconds)
         if second != middle
-    ]
-    latency = [
-        {"begin": at(second), "records": 9, "p50_ms": 1.5, "p99_ms": 4.0 + second % 7, "p999_ms": 9.0, "max_ms": 40.0}
-        for second in range(seconds)
-    ]
-    lag = [
-        {"at": at(second), "node": node, "log_end_offset": 9, "lag": None if second == 3 else node * (second % 5) ** 3}
-        for second in range(seconds)
-        for node in (1, 2, 3)
     ]
     report = PipelineReport(
         replica="n2",
@@ -56,8 +47,6 @@ def run(name: str = "tables", *, seconds: int = 60, is_watched: bool = True, pac
         corrupt=0,
         epochs=spells,
         throughput=throughput,
-        commit_latency=latency if is_watched else [],
-        replica_lag=lag if is_watched else [],
     )
     sizes = {
         table: TableStatus(rows=5_000 * place, files=12 * place, size_bytes=3_400_000 * place)

@@ -18,8 +18,6 @@ from pykraft.spark.pipeline.figures import (
     SLICES_MAX,
     SPELLS_MAX,
     drawn,
-    lags,
-    latencies,
     leaderships,
     origin_of,
     pipeline_page,
@@ -28,6 +26,7 @@ from pykraft.spark.pipeline.figures import (
     report_figures,
     shown,
 )
+from pykraft.spark.pipeline.report import PipelineRun
 from pykraft.spark.pipeline.run import PipelineOptions, start_pipeline
 from tests.browser import OpenPage
 from tests.look import Scheme, faults_of, in_all_windows
@@ -40,7 +39,7 @@ def test_figures_have_the_colors_of_their_scheme(scheme: PlotScheme, tmp_path: P
     from matplotlib.colors import to_hex
 
     figures = report_figures(run("one"), run("two"), scheme=scheme)
-    assert list(figures) == ["throughput", "bytes", "latency", "leadership", "lag", "sizes"]
+    assert list(figures) == ["throughput", "bytes", "leadership", "sizes"]
     colors = scheme_colors(scheme)
     axes = figures["throughput"].axes[0]
     assert to_hex(figures["throughput"].get_facecolor()) == colors["paper"]
@@ -62,7 +61,7 @@ def test_a_run_is_read_from_its_tables(spark: SparkSession, tmp_path: Path) -> N
     start_pipeline(spark, PipelineOptions(source={"path": f"{tmp_path}/n*/p-0"}, root=root)).awaitTermination()
     found = read_run(spark, root)
     assert (found.name, found.report.replica) == (str(root), "n1")
-    assert found.tables["silver_records"].rows == 6
+    assert found.tables["silver_records"].rows == 4
     assert "sizes" in report_figures(found)
     assert read_run(spark, str(root), name="mine").name == "mine"
     with pytest.raises(UsageError, match="no pipeline has written there"):
@@ -72,10 +71,15 @@ def test_a_run_is_read_from_its_tables(spark: SparkSession, tmp_path: Path) -> N
 BY_NAME = {plot.name: plot for plot in PLOTS}
 
 
+def without_records(name: str) -> PipelineRun:
+    made = run(name)
+    return replace(made, report=replace(made.report, throughput=[]))
+
+
 def test_a_figure_is_shown_if_a_run_has_its_numbers() -> None:
-    bare = run(is_watched=False)
     assert [plot.name for plot in shown([run()])] == list(BY_NAME)
-    assert [plot.name for plot in shown([bare])] == ["throughput", "bytes", "leadership", "sizes"]
+    bare = without_records("bare")
+    assert [plot.name for plot in shown([bare])] == ["leadership", "sizes"]
     assert [plot.name for plot in shown([bare, run()])] == list(BY_NAME)
 
 
@@ -90,14 +94,14 @@ def test_panels_share_a_scale_from_zero_that_fits_the_faster_run() -> None:
 
 def test_every_panel_has_the_name_of_its_run_if_there_are_several() -> None:
     name = "a" * 2 * NAME_LENGTH_MAX
-    with drawn(BY_NAME["latency"], [run("one"), run(name, is_watched=False)], is_narrow=True) as figure:
+    with drawn(BY_NAME["throughput"], [run("one"), without_records(name)], is_narrow=True) as figure:
         titles = [axes.get_title("left") for axes in figure.axes]
         texts = [text.get_text() for axes in figure.axes for text in axes.texts]
     assert titles[0] == "one"
     assert titles[1].startswith("…a")
     assert len(titles[1]) == NAME_LENGTH_MAX
     assert texts == ["not measured"]
-    with drawn(BY_NAME["latency"], [run("one")]) as figure:
+    with drawn(BY_NAME["throughput"], [run("one")]) as figure:
         assert figure.axes[0].get_title("left") == ""
 
 
@@ -125,29 +129,13 @@ def test_a_single_interval_is_a_second() -> None:
 
 @pytest.mark.parametrize("seconds", [SLICES_MAX + 1, 5_000, 86_400])
 def test_a_long_run_has_as_many_records_in_fewer_slices(seconds: int) -> None:
-    report = run(seconds=seconds, is_watched=False).report
+    report = run(seconds=seconds).report
     steps = rates(report, "records")
     assert len(steps.values) <= SLICES_MAX
     assert steps.edges[-1] == seconds
     lengths = [end - begin for begin, end in zip(steps.edges, steps.edges[1:], strict=False)]
     records = sum(value * length for value, length in zip(steps.values, lengths, strict=True))
     assert records == pytest.approx(sum(row["records"] for row in report.throughput))
-
-
-def test_the_worst_latency_of_a_slice_stays() -> None:
-    report = run(seconds=5_000).report
-    report.commit_latency[777]["max_ms"] = 900.0
-    found = latencies(report)
-    assert max(found["max"][1]) == 900.0
-    assert 777.0 in found["max"][0]
-    assert all(len(times) == len(values) <= SLICES_MAX for times, values in found.values())
-    assert latencies(replace(report, commit_latency=[])) == {"p50": ([], []), "p99": ([], []), "max": ([], [])}
-
-
-def test_lag_is_by_node_without_what_is_unknown() -> None:
-    found = lags(REPORT)
-    assert list(found) == [1, 2, 3]
-    assert found[3] == ([0.0, 1.0, 2.0], [0, 3, 24])
 
 
 def test_a_leader_leads_until_the_next_one_begins() -> None:
@@ -172,9 +160,9 @@ EVIL = "<script>alert(1)</script> @totals@"
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two runs; one is long, has an evil name, and was not watched."""
+    """Two runs; one is long, has an evil name."""
     path = tmp_path_factory.mktemp("pipeline") / "page.html"
-    path.write_text(pipeline_page([run("runs/one/tables"), run(EVIL, seconds=5_000, is_watched=False)]))
+    path.write_text(pipeline_page([run("runs/one/tables"), run(EVIL, seconds=5_000)]))
     return path
 
 
@@ -187,7 +175,7 @@ def test_what_tables_say_is_text(open_page: OpenPage, written: Path) -> None:
     page = open_page(written)
     assert page.locator("script").count() == 0
     assert EVIL in page.inner_text("h1")
-    assert page.locator("figure").count() == 6
+    assert page.locator("figure").count() == 4
 
 
 def test_one_run_has_its_totals_tables_and_leaders() -> None:

@@ -69,23 +69,6 @@ def test_epochs_say_who_led_and_how_long_nobody_wrote(spark: SparkSession) -> No
     assert [(row["begun"].timestamp() * 1_000 - START_MS) for row in found] == [0, 900, 950]
 
 
-def test_commit_latency_is_weighted_by_records(spark: SparkSession) -> None:
-    said = [(START_MS, 98, 1.0), (START_MS + 999, 1, 50.0), (START_MS + 500, 1, 100.0), (START_MS + 1_000, 3, 7.0)]
-    first, second = gold.commit_latency(
-        spark.createDataFrame(said, "wall_ms long, count long, latency_ms double")
-    ).collect()
-    assert (first["begin"].timestamp() * 1_000 - START_MS, first["records"], first["max_ms"]) == (0, 100, 100.0)
-    assert first["p50_ms"] == 1.0
-    assert 1.0 < first["p99_ms"] <= first["p999_ms"] <= 100.0
-    assert (second["records"], second["p50_ms"], second["p99_ms"], second["max_ms"]) == (3, 7.0, 7.0, 7.0)
-
-
-def test_lag_is_behind_the_longest_log_of_each_look(spark: SparkSession) -> None:
-    looks = [(1, 1, 10), (1, 2, 7), (1, 3, -1), (2, 1, 12), (2, 2, 12)]
-    found = gold.replica_lag(spark.createDataFrame(looks, "wall_ms long, node int, log_end_offset long")).collect()
-    assert [(row["node"], row["lag"]) for row in found] == [(1, 0), (2, 3), (3, None), (1, 0), (2, 0)]
-
-
 def test_one_replica_is_chosen(spark: SparkSession) -> None:
     rows = spark.createDataFrame([("n1", 1), ("n2", 1), (None, 1)], "replica string, offset long")
     assert gold.of_replica(rows, "n1").count() == 1

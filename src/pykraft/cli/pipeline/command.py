@@ -34,7 +34,7 @@ from pykraft.errors import UsageError
 from pykraft.process.extras import imported_for
 from pykraft.spark.tables.names import RETENTION_HOURS, TARGET_SIZE_BYTES, UPKEEP_INTERVAL
 from pykraft.text.table import table_lines, terminal_width
-from pykraft.text.words import counted, ms_number
+from pykraft.text.words import counted
 from pykraft.types import Endpoint
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
@@ -339,11 +339,6 @@ def _print(found: PipelineUpkeep) -> None:
 @pipeline.command(short_help="Summarize the tables, as text or as a page with figures.")
 @tables_option
 @click.option("--replica", help="Read this replica's log; by default the one that reaches furthest.")
-@click.option(
-    "--journal",
-    type=ExistingPath("give the file journal.jsonl that `pykraft demo --data` keeps"),
-    help="Journal of acknowledgements; its rows are kept in a table.",
-)
 @click.option("--write", "is_written", is_flag=True, help="Also write the results to tables named gold_*.")
 @click.option("--html", "page", type=NewFile(), help="Also write a page with figures; needs the extra plots.")
 @click.option(
@@ -356,35 +351,26 @@ def report(
     *,
     root: Path,
     replica: str | None,
-    journal: Path | None,
     is_written: bool,
     page: Path | None,
     beside: Path | None,
     as_json: bool,
 ) -> None:
-    """Summarize the tables: totals, leaders, throughput, commit latency and replica lag.
-
-    Commit latency needs the acknowledgements: give the nodes' --journal once; a table keeps it. --html writes a page
-    with figures of all this and the sizes of the tables.
-    """
+    """Summarize the tables: totals, leaders and throughput; --html writes a page with figures and the tables' sizes."""
     if beside is not None and page is None:
         raise UsageError("--beside shows two runs on a page: give --html, too")
     with imported_for(COMMAND):
-        from pykraft.spark.pipeline.report import PipelineRun, acknowledgements, make_report, read_journal, read_run
+        from pykraft.spark.pipeline.report import PipelineRun, make_report, read_run
         from pykraft.spark.pipeline.status import pipeline_status
         from pykraft.spark.session.master import session_at, settings_at
         from pykraft.spark.tables.delta import DeltaTables
-        from pykraft.spark.tables.names import ACKNOWLEDGED
     write_page = None if page is None else _page_writer(page)
-    said = None if journal is None else read_journal(journal)
     status = pipeline_status(root)
     if beside is not None:
         pipeline_status(beside)  # report a wrong folder before Spark starts
     tables = DeltaTables(root)
     settings = settings_at("pykraft pipeline report")
     with session_at(settings) as spark, Console(stderr=True).status("asking Spark"):
-        if said is not None:
-            tables.replace(ACKNOWLEDGED, acknowledgements(spark, said))
         found = make_report(spark, tables, replica=replica, is_written=is_written)
         runs = [PipelineRun(name=str(root), report=found, tables=status.tables)]
         if beside is not None:
@@ -422,10 +408,6 @@ def _print_report(found: PipelineReport) -> None:
     print_table(name, ("what", "value"), list(totals.items()))
     heads = ("epoch", "leader", "first offset", "last offset", "begun", "records", "gap before, ms")
     print_table("leaders", heads, [_leader(row) for row in found.epochs])
-    if found.commit_latency:
-        _print_latency(found.commit_latency)
-    if found.replica_lag:
-        _print_lag(found.replica_lag)
 
 
 def _leader(row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -433,21 +415,6 @@ def _leader(row: Mapping[str, Any]) -> tuple[str, ...]:
     gap = "" if row["gap_ms"] is None else str(row["gap_ms"])
     cells = (row["epoch"], row["leader_id"], row["first_offset"], row["last_offset"], begun, f"{row['records']:,}", gap)
     return tuple(map(str, cells))
-
-
-def _print_latency(rows: list[dict[str, Any]]) -> None:
-    ordered = sorted(rows, key=lambda row: row["p50_ms"])
-    chosen = {"fastest": ordered[0], "median": ordered[len(rows) // 2], "slowest": ordered[-1]}
-    cells = [(name, *(ms_number(row[key]) for key in ("p50_ms", "p99_ms", "max_ms"))) for name, row in chosen.items()]
-    print_table("append to commit, in ms", ("second", "p50", "p99", "slowest"), cells)
-
-
-def _print_lag(rows: list[dict[str, Any]]) -> None:
-    cells = []
-    for node_id in sorted({row["node"] for row in rows}):
-        own = [row["lag"] for row in rows if row["node"] == node_id and row["lag"] is not None]
-        cells.append((str(node_id), f"{max(own, default=0):,}", f"{len(own):,}"))
-    print_table("lag of the replicas", ("node", "records behind, max", "samples"), cells)
 
 
 pipeline.add_command(metadata)

@@ -1,7 +1,7 @@
 """The figures of a pipeline's report, for pages and notebooks, and its page: of one run, or of several side by side.
 
 Times are seconds since the first record of the run, which is cut into at most `SLICES_MAX` slices. Invariant: a slice
-never hides the worst: of latencies and lags it has the largest, of records and bytes the rate over all of its time.
+has the rate over all of its time.
 Position or text tells everything that color tells. Figures belong to no window, so any thread can make them. On the
 page, what comes from tables or names of folders is escaped. This module needs the extra ``plots``.
 """
@@ -31,8 +31,6 @@ with imported_for("a figure"):
         THOUSANDS,
         PlotScheme,
         color,
-        draw_lags,
-        draw_latencies,
         draw_rates,
         drawing,
         figure_html,
@@ -50,8 +48,6 @@ LABELED_SHARE_MIN: Final = 0.16
 MEGABYTE: Final = 1e6
 SLICES_MAX: Final = 240
 SPELLS_MAX: Final = 400
-PERCENTILES: Final = {"p50": "p50_ms", "p99": "p99_ms", "max": "max_ms"}
-"""Names of the theme's colors, and the columns of gold's commit latency."""
 
 
 HERE: Final = Path(__file__).parent
@@ -79,7 +75,7 @@ class RunPlot:
 
 
 def report_figures(*runs: PipelineRun, scheme: PlotScheme = "light") -> dict[str, Figure]:
-    """Figures by name, each with a panel for each run: throughput, bytes, latency, leadership, lag and sizes.
+    """Figures by name, each with a panel for each run: throughput, bytes, leadership and sizes.
 
     A figure is left out if no run has numbers for it.
     """
@@ -183,23 +179,6 @@ def rates(report: PipelineReport, column: str) -> Steps:
     )
 
 
-def latencies(report: PipelineReport) -> dict[str, tuple[list[float], list[float]]]:
-    """Percentiles of the time from append to acknowledgement in ms, over time."""
-    points = {
-        name: [(row["begin"], row[column]) for row in report.commit_latency] for name, column in PERCENTILES.items()
-    }
-    return {name: _highest(values, origin_of(report)) for name, values in points.items()}
-
-
-def lags(report: PipelineReport) -> dict[int, tuple[list[float], list[float]]]:
-    """Records that each replica was behind, over time."""
-    points: dict[int, list[tuple[datetime, float]]] = {}
-    for row in report.replica_lag:
-        if row["lag"] is not None:
-            points.setdefault(row["node"], []).append((row["at"], row["lag"]))
-    return {node: _highest(points[node], origin_of(report)) for node in sorted(points)}
-
-
 def leaderships(report: PipelineReport) -> list[Leadership]:
     """Who led when; of very many epochs the last ones. A leader leads until the next one begins."""
     origin = origin_of(report)
@@ -214,20 +193,6 @@ def leaderships(report: PipelineReport) -> list[Leadership]:
         )
         for row, end in zip(rows, ends, strict=True)
     ]
-
-
-def _highest(points: Sequence[tuple[datetime, float]], origin: datetime) -> tuple[list[float], list[float]]:
-    if not points:
-        return [], []
-    ordered = sorted(points)
-    first = ordered[0][0]
-    slice_s = max(1e-3, (ordered[-1][0] - first).total_seconds() / SLICES_MAX)
-    best: dict[int, tuple[datetime, float]] = {}
-    for at, value in ordered:
-        place = min(SLICES_MAX - 1, int((at - first).total_seconds() / slice_s))
-        if place not in best or value > best[place][1]:
-            best[place] = at, value
-    return [_seconds(at, origin) for at, _ in best.values()], [value for _, value in best.values()]
 
 
 def _width_s(rows: Sequence[GoldRow]) -> float:
@@ -291,13 +256,6 @@ PLOTS: Final = (
         shows=lambda run: bool(run.report.throughput),
     ),
     RunPlot(
-        name="latency",
-        title="Latency",
-        reading="Percentiles of the time from append to acknowledgement. Each point is the worst of its time.",
-        draw=lambda axes, run: draw_latencies(axes, latencies(run.report)),
-        shows=lambda run: bool(run.report.commit_latency),
-    ),
-    RunPlot(
         name="leadership",
         title="Who led when",
         reading="A lane for each node that led; a bar lasts until the next leader began.",
@@ -305,14 +263,6 @@ PLOTS: Final = (
         shows=lambda run: bool(run.report.epochs),
         height_inches=2.4,
         is_shared=False,
-    ),
-    RunPlot(
-        name="lag",
-        title="Lag of the replicas",
-        reading="Records behind the longest log. Each point is the worst of its time.",
-        draw=lambda axes, run: draw_lags(axes, lags(run.report)),
-        is_from_zero=True,
-        shows=lambda run: bool(run.report.replica_lag),
     ),
     RunPlot(
         name="sizes",

@@ -1,15 +1,13 @@
-"""Gold: summaries of the log: throughput over time, leaders and epochs, commit latency, replica lag.
+"""Gold: summaries of the log: throughput over time, leaders and epochs.
 
-Pure functions of the silver tables and of measurements from outside. Their input is the log of one replica, or of a
-live quorum. Rows of several replicas would count several times: choose one with `of_replica`.
+Pure functions of the silver tables. Their input is the log of one replica, or of a live quorum. Rows of several
+replicas would count several times: choose one with `of_replica`.
 
-Source: KIP-595 (LeaderChange opens an epoch), KIP-836 (lag and times of DescribeQuorum).
+Source: KIP-595 (LeaderChange opens an epoch).
 """
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
-
-PERCENTILES = [0.5, 0.99, 0.999]
 
 
 def of_replica(rows: DataFrame, replica: str | None) -> DataFrame:
@@ -67,42 +65,3 @@ def epochs(records: DataFrame, control: DataFrame) -> DataFrame:
         .select("epoch", "leader_id", "first_offset", "last_offset", "begun", "ended", "records", gap_ms)
         .orderBy("epoch")
     )
-
-
-def commit_latency(acknowledged: DataFrame, *, every: str = "1 second") -> DataFrame:
-    """The time from an append to its acknowledgement, weighted by records.
-
-    In: ``wall_ms`` bigint (of the acknowledgement), ``count`` bigint (records), ``latency_ms`` double. Out: ``begin``
-    timestamp, ``records`` bigint, ``p50_ms``, ``p99_ms``, ``p999_ms``, ``max_ms`` double.
-    """
-    when = F.timestamp_millis("wall_ms")
-    shares = F.percentile("latency_ms", PERCENTILES, F.col("count"))
-    return (
-        acknowledged.groupBy(F.window(when, every)["start"].alias("begin"))
-        .agg(F.sum("count").alias("records"), shares.alias("shares"), F.max("latency_ms").alias("max_ms"))
-        .select(
-            "begin",
-            "records",
-            F.col("shares")[0].alias("p50_ms"),
-            F.col("shares")[1].alias("p99_ms"),
-            F.col("shares")[2].alias("p999_ms"),
-            "max_ms",
-        )
-        .orderBy("begin")
-    )
-
-
-def replica_lag(watched: DataFrame) -> DataFrame:
-    """The lag of each replica in each sample.
-
-    In: ``wall_ms`` bigint, ``node`` int, ``log_end_offset`` bigint (-1: unknown), from DescribeQuorum. Out: ``at``
-    timestamp, ``node`` int, ``log_end_offset`` bigint, ``lag`` bigint (records behind the longest log of that sample;
-    null if unknown).
-    """
-    longest = F.max("log_end_offset").over(Window.partitionBy("wall_ms"))
-    return watched.select(
-        F.timestamp_millis("wall_ms").alias("at"),
-        "node",
-        "log_end_offset",
-        F.when(F.col("log_end_offset") >= 0, longest - F.col("log_end_offset")).alias("lag"),
-    ).orderBy("at", "node")

@@ -1,13 +1,12 @@
-"""Summarizes the tables as plain values for a report: totals, epochs, throughput, and what was measured from outside.
+"""Summarizes the tables as plain values for a report: totals, epochs and throughput.
 
-The log does not show how long a commit took, nor how far a replica was behind; a journal and a sampler do, and have
-tables of their own. Invariant: a report depends on the tables alone. Of several replicas it uses the named one, or the
-one that reaches furthest.
+Invariant: a report depends on the tables alone. Of several replicas it uses the named one, or the one that reaches
+furthest.
 
-Source: the gold functions (`pykraft.spark.pipeline.gold`); `pykraft.local.journal`; `pykraft.local.sampler`.
+Source: the gold functions (`pykraft.spark.pipeline.gold`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -16,70 +15,20 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
-from pykraft.errors import ProtocolError, UsageError
-from pykraft.local.journal import Acknowledged, parse_event
-from pykraft.local.sampler import QuorumSample
+from pykraft.errors import UsageError
 from pykraft.spark.pipeline import gold
 from pykraft.spark.pipeline.status import TableStatus, pipeline_status
 from pykraft.spark.tables.delta import DeltaTables
 from pykraft.spark.tables.names import (
-    ACKNOWLEDGED,
-    COMMIT_LATENCY,
     CONTROL,
     EPOCHS,
-    LOOKS,
     RECORDS,
-    REPLICA_LAG,
     THROUGHPUT,
 )
 
-ACKNOWLEDGED_COLUMNS = (
-    "node int, run string, epoch int, first_sequence bigint, count bigint, base_offset bigint, wall_ms bigint, "
-    "latency_ms double"
-)
-LOOK_COLUMNS = "wall_ms bigint, leader_id int, epoch int, node int, log_end_offset bigint, last_caught_up_ms bigint"
-
-
 GoldRow = Mapping[str, Any]
-GOLD = {"epochs": EPOCHS, "throughput": THROUGHPUT, "commit_latency": COMMIT_LATENCY, "replica_lag": REPLICA_LAG}
+GOLD = {"epochs": EPOCHS, "throughput": THROUGHPUT}
 """The table for each of gold's results."""
-
-
-def acknowledgements(spark: SparkSession, said: Iterable[Acknowledged]) -> DataFrame:
-    """One row for each acknowledgement, with the columns of `ACKNOWLEDGED_COLUMNS`, for `commit_latency`."""
-    rows = [
-        (
-            *(int(one.node), one.run.hex(), int(one.epoch), one.first_sequence, one.count, int(one.base_offset)),
-            *(one.wall_ms, float(one.latency_ms)),
-        )
-        for one in said
-    ]
-    return spark.createDataFrame(rows, ACKNOWLEDGED_COLUMNS)
-
-
-def looks(spark: SparkSession, samples: Iterable[QuorumSample]) -> DataFrame:
-    """One row for each replica in each sample, with the columns of `LOOK_COLUMNS`, for `replica_lag`."""
-    rows = [
-        (
-            *(sample.wall_ms, sample.leader_id, sample.epoch, node_id),
-            *(replica.log_end_offset, replica.last_caught_up_ms),
-        )
-        for sample in samples
-        for node_id, replica in sample.replicas.items()
-    ]
-    return spark.createDataFrame(rows, LOOK_COLUMNS)
-
-
-def read_journal(path: Path) -> list[Acknowledged]:
-    """The acknowledgements in a journal file; an incomplete last line is ignored. Errors: UsageError."""
-    try:
-        with path.open("rb") as lines:
-            events = [parse_event(line) for line in lines if line.endswith(b"\n")]
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
-    except ProtocolError as error:
-        raise UsageError(f"{path}: {error}") from error
-    return [event for event in events if isinstance(event, Acknowledged)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,9 +45,6 @@ class PipelineReport:
     corrupt: int
     epochs: list[dict[str, Any]]
     throughput: list[dict[str, Any]]
-    commit_latency: list[dict[str, Any]]
-    replica_lag: list[dict[str, Any]]
-    """The last two are empty without measurements from outside."""
 
     def as_json(self) -> dict[str, Any]:
         """As a dict of plain values, times as ISO text."""
@@ -148,14 +94,10 @@ def make_report(
             F.count("corrupt").alias("corrupt"),
         ).collect()[0]
         found = {"epochs": gold.epochs(records, control), "throughput": gold.throughput(records, every=every)}
-        if tables.has(ACKNOWLEDGED):
-            found["commit_latency"] = gold.commit_latency(tables.read(spark, ACKNOWLEDGED), every=every)
-        if tables.has(LOOKS):
-            found["replica_lag"] = gold.replica_lag(tables.read(spark, LOOKS))
         if is_written:
             for name, frame in found.items():
                 tables.replace(GOLD[name], frame)
-        rows: dict[str, Any] = {name: _rows(found[name]) if name in found else [] for name in GOLD}
+        rows: dict[str, Any] = {name: _rows(frame) for name, frame in found.items()}
         return PipelineReport(replica=chosen, replicas=known, **rows, **totals.asDict())
     finally:
         records.unpersist()

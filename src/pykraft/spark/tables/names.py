@@ -9,14 +9,9 @@ BRONZE: Final = "bronze_batches"
 RECORDS: Final = "silver_records"
 CONTROL: Final = "silver_control"
 TABLES: Final = (BRONZE, RECORDS, CONTROL)
-ACKNOWLEDGED: Final = "silver_acknowledged"
-LOOKS: Final = "silver_looks"
-"""Measurements from outside, if there are any: acknowledgements, and samples of a live quorum."""
 THROUGHPUT: Final = "gold_throughput"
 EPOCHS: Final = "gold_epochs"
-COMMIT_LATENCY: Final = "gold_commit_latency"
-REPLICA_LAG: Final = "gold_replica_lag"
-ALL_TABLES: Final = (*TABLES, ACKNOWLEDGED, LOOKS, THROUGHPUT, EPOCHS, COMMIT_LATENCY, REPLICA_LAG)
+ALL_TABLES: Final = (*TABLES, THROUGHPUT, EPOCHS)
 PARQUET_COLUMNS: Final = "_columns.json"
 """The file that a Parquet table of an earlier version has."""
 CHECKPOINT: Final = "_checkpoint"

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from lab.kafka.jars import COPY_GOAL
+from lab.nodes.cluster import Cluster
+from lab.nodes.logs import read_stream, require_identical
 from pykraft.config import METADATA_TOPIC_NAME
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.child import Children
-from pykraft.local.cluster import QUICK, Cluster
-from pykraft.local.logs import read_stream, require_identical
-from pykraft.local.voters import HOST
+from pykraft.local.voters import HOST, QUICK
 from pykraft.process.extras import cache_folder
 from tests.kafka.clients.catalog import Program
 from tests.kafka.clients.kills import SECONDS_A_KILL, Outcome, Output, Watch, kill_leader, tail

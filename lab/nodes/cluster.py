@@ -18,27 +18,20 @@ from pathlib import Path
 from threading import Condition, Thread
 from typing import Protocol, TypeVar
 
-import pykraft
+from lab.nodes.logs import read_stream, require_identical, wait_for_end_offset
+from lab.nodes.verdict import JournalVerdict, check_journal
 from pykraft.config import INT64_MAX, TEST_CLUSTER_ID
 from pykraft.errors import LocalQuorumError, ProtocolError, UsageError
 from pykraft.local.child import WAIT_TIMEOUT_S, Child, Children, wait_until
-from pykraft.local.journal import (
-    Acknowledged,
-    JournalEvent,
-    JournalVerdict,
-    Led,
-    Started,
-    check_journal,
-    parse_event,
-    record_spans,
-)
-from pykraft.local.logs import read_stream, require_identical, wait_for_end_offset
+from pykraft.local.journal import Acknowledged, JournalEvent, Led, Started, parse_event, record_spans
 from pykraft.local.voters import (
     HOST,
     LISTENER,
     PARTITION,
+    SOURCES,
     free_ports,
     joiner_properties,
+    server_command,
     voter_properties,
     write_properties,
 )
@@ -181,9 +174,6 @@ class JournalKeeper:
             self._changed.notify_all()
 
 
-SOURCES = Path(pykraft.__file__).resolve().parents[1]
-QUICK = {"controller.quorum.election.timeout.ms": "500", "controller.quorum.fetch.timeout.ms": "1000"}
-"""Timeouts for tests that kill leaders: half of the defaults."""
 KEEP_EVERYTHING = {
     "metadata.log.max.record.bytes.between.snapshots": str(INT64_MAX),
     "metadata.log.max.snapshot.interval.ms": "0",
@@ -212,11 +202,6 @@ class Site:
             "listeners": f"{LISTENER}://{HOST}:{self.port}",
             "advertised.listeners": f"{LISTENER}://{HOST}:{self.published_port}",
         }
-
-
-def server_command(config: Path, *options: str) -> list[str]:
-    """The command that runs a node with this properties file."""
-    return [sys.executable, "-m", "pykraft", "server", "--config", str(config), *options]
 
 
 class PykraftNode:

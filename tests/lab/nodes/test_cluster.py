@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from lab.nodes.cluster import Cluster, JournalKeeper, Site
+from lab.nodes.logs import read_stream
+from lab.nodes.verdict import JournalVerdict
 from pykraft.config.properties import parse_properties
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.child import Children
-from pykraft.local.cluster import QUICK, Cluster, JournalKeeper, Site
-from pykraft.local.journal import JournalVerdict, Started, Stopped
-from pykraft.local.logs import read_stream
-from pykraft.local.voters import free_ports
+from pykraft.local.journal import Started, Stopped
+from pykraft.local.voters import QUICK, free_ports
 from pykraft.types import NodeId
 
 pytestmark = pytest.mark.processes

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from lab.nodes.logs import Stream, read_stream, require_identical
 from pykraft.errors import LocalQuorumError, ProtocolError
-from pykraft.local.logs import Stream, read_stream, require_identical
 from pykraft.protocol.records import encode_batch
 from pykraft.types import Epoch, Offset
 
-RECORDED = Path(__file__).resolve().parents[1] / "golden"
+RECORDED = Path(__file__).resolve().parents[2] / "golden"
 
 
 def batch(base_offset: int, count: int = 1, *, epoch: int = 1, value: bytes = b"value") -> bytes:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from lab.nodes.cluster import Cluster
+from lab.nodes.sampler import QuorumSample, Sampler
 from pykraft.errors import UsageError
 from pykraft.local.child import Children, wait_until
-from pykraft.local.cluster import QUICK, Cluster
-from pykraft.local.sampler import QuorumSample, Sampler
-from pykraft.local.voters import HOST, free_ports
+from pykraft.local.voters import HOST, QUICK, free_ports
 from pykraft.types import Endpoint
 
 
