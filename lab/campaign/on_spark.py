@@ -3,8 +3,7 @@
 Seeds are sent in rounds. A round is one job with a few tasks per core; its rows are returned before the next round
 starts, so a stopped campaign loses one round at most. A task runs several worlds, which takes at least a second. Each
 worker reports its version of the code; the caller rejects rows of other code. Invariant: neither the driver nor a task
-holds more seeds or rows than a round has, and a task gets its seeds as ranges, so that a campaign of a million seeds
-takes no more memory than one of a thousand.
+holds more rows than a round has.
 
 Columns in: ``id`` int64, the index of a seed in the round. Columns out: ``row`` string, one JSON object.
 """
@@ -17,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lab.campaign.rows import SeedRanges
 from pykraft.sim.run.campaign import Identity, Row, row_of
 from pykraft.sim.run.simulation import simulate
 from pykraft.sim.scenario.scenario import Scenario
@@ -36,14 +34,14 @@ def run_seeds(spark: SparkSession, seeds: Sequence[int], scenario: Scenario) -> 
     cores = spark.sparkContext.defaultParallelism
     size = cores * TASKS_A_CORE * SEEDS_A_TASK
     for start in range(0, len(seeds), size):
-        part = SeedRanges.of(seeds[start : start + size])
+        part = seeds[start : start + size]
         tasks = max(min(cores, len(part)), len(part) // SEEDS_A_TASK)
         places = spark.range(0, len(part), 1, tasks)
         rows = places.mapInArrow(_living(part, scenario), SCHEMA).collect()
         yield from (json.loads(row["row"]) for row in rows)
 
 
-def _living(seeds: SeedRanges, scenario: Scenario) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _living(seeds: Sequence[int], scenario: Scenario) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """The function of a task: one world per index."""
 
     def live(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

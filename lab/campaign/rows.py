@@ -1,9 +1,9 @@
 """The files of a campaign: rows as JSON lines, which can be continued at any time and are added up in bounded memory.
 
 Files are read one row at a time and strictly: a row that was read has the fields that are counted, with their types,
-and a last line that a crash cut off is left out. Of each seed a digest of its row stays in memory, 8 bytes; seeds are
-kept and sent as ranges, in their order. `RowFile` is the file of a run: a row is durable before the next result is
-reported, and all its rows are of one scenario, version and source.
+and a last line that a crash cut off is left out. Of each seed only a digest of its row stays in memory. `RowFile` is
+the file of a run: a row is durable before the next result is reported, and all its rows are of one scenario, version
+and source.
 
 Invariant: a seed counts once for each version of the code, wherever its row is; two rows for one seed must agree,
 because a seed gives the same world everywhere. Seeds of two versions are never added up.
@@ -11,114 +11,23 @@ because a seed gives the same world everywhere. Seeds of two versions are never 
 Source: ours; FoundationDB's Joshua (many machines, one ensemble).
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os
-from array import array
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from itertools import accumulate, chain
 from pathlib import Path
-from typing import IO, Any, Final, TypeGuard, overload
+from typing import IO, Any, Final, TypeGuard
 
 from pykraft.errors import UsageError
 from pykraft.sim.run.campaign import CampaignSummary, Identity, Row
 
-SEEDS_A_PAGE: Final = 256
-NONE: Final = 0
-_EMPTY: Final = array("q", bytes(8 * SEEDS_A_PAGE))
 LINE_SIZE_BYTES_MAX: Final = 1024 * 1024
 """A row has about 1,000 bytes."""
 _WHOLE: Final = frozenset({int})
 _NAMES: Final = ("scenario", "version", "source")
 _CANONICAL: Final = json.JSONEncoder(sort_keys=True)
 IDENTITIES_MAX: Final = 1_000
-
-
-class SeedRanges(Sequence[int]):
-    """A sequence of seeds; its slices are sequences like it."""
-
-    def __init__(self, ranges: Iterable[range]) -> None:
-        """The ranges have step 1."""
-        self.ranges = tuple(each for each in ranges if each)
-        self._ends = list(accumulate(map(len, self.ranges)))
-
-    @classmethod
-    def of(cls, seeds: Iterable[int]) -> SeedRanges:
-        """These seeds, in this order; those that follow each other are one range."""
-        found: list[range] = []
-        start = end = 0
-        for seed in seeds:
-            if seed != end:
-                found.append(range(start, end))
-                start = seed
-            end = seed + 1
-        return cls([*found, range(start, end)])
-
-    def __len__(self) -> int:
-        return self._ends[-1] if self._ends else 0
-
-    def __iter__(self) -> Iterator[int]:
-        return chain.from_iterable(self.ranges)
-
-    @overload
-    def __getitem__(self, place: int) -> int: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> SeedRanges: ...
-
-    def __getitem__(self, place: int | slice) -> int | SeedRanges:
-        if isinstance(place, slice):
-            start, stop, step = place.indices(len(self))
-            assert step == 1, "parts are consecutive"
-            return SeedRanges(self._between(start, stop))
-        index = place + len(self) if place < 0 else place
-        if not 0 <= index < len(self):
-            raise IndexError(place)
-        at = bisect_right(self._ends, index)
-        return self.ranges[at][index - self._start(at)]
-
-    def _start(self, at: int) -> int:
-        return self._ends[at - 1] if at else 0
-
-    def _between(self, start: int, stop: int) -> Iterator[range]:
-        for at in range(bisect_right(self._ends, start), len(self.ranges)):
-            begin = self._start(at)
-            if begin >= stop:
-                return
-            yield self.ranges[at][max(0, start - begin) : stop - begin]
-
-
-class SeedDigests:
-    """Digests by seed."""
-
-    def __init__(self) -> None:
-        self._pages: dict[int, array[int]] = {}
-
-    def __contains__(self, seed: int) -> bool:
-        number, place = divmod(seed, SEEDS_A_PAGE)
-        page = self._pages.get(number)
-        return page is not None and page[place] != NONE
-
-    def add(self, seed: int, digest: int) -> bool | None:
-        """Add a digest, a signed 64-bit integer. True: it is new; False: it was known; None: another one was known."""
-        digest = digest or 1  # 0 says that there is none
-        number, place = divmod(seed, SEEDS_A_PAGE)
-        page = self._pages.get(number)
-        if page is None:
-            page = self._pages[number] = array("q", _EMPTY)
-        known = page[place]
-        if known == NONE:
-            page[place] = digest
-            return True
-        return False if known == digest else None
-
-    def left_of(self, seeds: Iterable[int]) -> SeedRanges:
-        """The seeds without a digest."""
-        return SeedRanges.of(seed for seed in seeds if seed not in self)
 
 
 def lines_of(path: Path, file: IO[bytes]) -> Iterator[bytes]:
@@ -184,7 +93,7 @@ class RowFile:
         """
         self._expected = asdict(identity)
         self._path = path
-        self._known = SeedDigests()
+        self._known: dict[int, int] = {}
         self._size_bytes = 0
         self._file = path.open("a+b")
         try:
@@ -201,9 +110,9 @@ class RowFile:
         self._file.flush()
         os.fsync(self._file.fileno())
 
-    def left_of(self, seeds: Iterable[int]) -> SeedRanges:
+    def left_of(self, seeds: Iterable[int]) -> list[int]:
         """The seeds that have no row yet."""
-        return self._known.left_of(seeds)
+        return [seed for seed in seeds if seed not in self._known]
 
     def close(self) -> None:
         """Close the file."""
@@ -233,20 +142,20 @@ class RowFile:
             if row[name] != value:
                 story = f"{self._path}: seed {row['seed']} is a result of {name} {row[name]}, not of {value}"
                 raise UsageError(f"{story}: results of different runs are not mixed, give another file")
-        is_new = self._known.add(row["seed"], digest_of(row))
-        if is_new is None:
-            raise two_results(self._path, row)
-        return is_new
+        return note(self._known, row, self._path)
 
 
-def two_results(path: Path, row: Row) -> UsageError:
-    """The error for a seed with two different rows."""
-    return UsageError(f"{path}: seed {row['seed']} has another row already: one of the two is not true")
+def note(digests: dict[int, int], row: Row, path: Path) -> bool:
+    """Note the digest of a row by its seed; False if it was known. Errors: UsageError if another one was."""
+    digest, count = digest_of(row), len(digests)
+    if digests.setdefault(row["seed"], digest) != digest:
+        raise UsageError(f"{path}: seed {row['seed']} has another row already: one of the two is not true")
+    return len(digests) > count
 
 
 def summarize(paths: Sequence[Path]) -> list[CampaignSummary]:
     """A summary for each version, in the order in which they occur. Errors: UsageError; OSError."""
-    found: dict[Identity, tuple[CampaignSummary, SeedDigests]] = {}
+    found: dict[Identity, tuple[CampaignSummary, dict[int, int]]] = {}
     for path in paths:
         with path.open("rb") as file:
             for row in rows_of(path, lines_of(path, file)):
@@ -254,11 +163,8 @@ def summarize(paths: Sequence[Path]) -> list[CampaignSummary]:
                 if identity not in found:
                     if len(found) == IDENTITIES_MAX:
                         raise UsageError(f"{path}: rows of more than {IDENTITIES_MAX:,} versions; give fewer files")
-                    found[identity] = CampaignSummary(identity=identity), SeedDigests()
+                    found[identity] = CampaignSummary(identity=identity), {}
                 summary, known = found[identity]
-                is_new = known.add(row["seed"], digest_of(row))
-                if is_new is None:
-                    raise two_results(path, row)
-                if is_new:
+                if note(known, row, path):
                     summary.add(row)
     return [summary for summary, _ in found.values()]

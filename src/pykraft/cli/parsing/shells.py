@@ -9,6 +9,7 @@ what follows its last split. Files and folders are completed by the shell.
 import os
 import re
 from abc import ABC
+from pathlib import Path
 from typing import Final
 
 import click
@@ -16,72 +17,15 @@ from click.shell_completion import CompletionItem, ShellComplete, add_completion
 
 _CURSOR: Final = "\1"
 _OPTION: Final = re.compile(r"--[\w-]+=")
-_BASH: Final = """\
-%(complete_func)s() {
-    local type value
-    COMPREPLY=()
-    while IFS=$'\\t' read -r type value; do
-        case $type in
-            dir) compopt -o dirnames ;;
-            file) compopt -o default ;;
-            plain) COMPREPLY+=("$value") ;;
-        esac
-    done < <(env COMP_LINE="${COMP_LINE:0:COMP_POINT}" COMP_BREAKS="$COMP_WORDBREAKS" \\
-        %(complete_var)s=bash_complete "$1")
-}
-complete -o nosort -F %(complete_func)s %(prog_name)s
-"""
-_ZSH: Final = """\
-#compdef %(prog_name)s
-
-%(complete_func)s() {
-    local -a plain described response
-    local type value help
-    (( ! $+commands[%(prog_name)s] )) && return 1
-    response=("${(@f)$(env COMP_LINE="${(j: :)words[1,CURRENT-1]} $PREFIX" \\
-        %(complete_var)s=zsh_complete %(prog_name)s)}")
-    for type value help in ${(@ps:\\t:)response}; do
-        case $type in
-            dir) compset -P '--*='; _path_files -/ ;;
-            file) compset -P '--*='; _path_files -f ;;
-            plain) if [[ -z $help ]]; then plain+=("$value"); else described+=("${value//:/\\\\:}:$help"); fi ;;
-        esac
-    done
-    (( $#described )) && _describe -V unsorted described
-    (( $#plain )) && compadd -V unsorted -a plain
-}
-
-if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
-    %(complete_func)s "$@"
-else
-    compdef %(complete_func)s %(prog_name)s
-fi
-"""
-_FISH: Final = """\
-function %(complete_func)s
-    set -l option (string match --regex -- '^--[^=]+=' (commandline -ct); or echo)
-    for line in (env COMP_LINE=(commandline -cp | string collect) %(complete_var)s=fish_complete %(prog_name)s)
-        set -l fields (string split --max 2 \\t -- $line)
-        switch $fields[1]
-            case dir
-                for path in (__fish_complete_directories $fields[2])
-                    echo -- $option$path
-                end
-            case file
-                for path in (__fish_complete_path $fields[2])
-                    echo -- $option$path
-                end
-            case plain
-                echo -- $fields[2]\\t$fields[3]
-        end
-    end
-end
-
-complete --no-files --command %(prog_name)s --arguments "(%(complete_func)s)"
-"""
 
 
 class _Shell(ShellComplete, ABC):
+    """A shell whose script is the file ``completion.NAME`` beside this module."""
+
+    def source(self) -> str:
+        script = Path(__file__).with_name(f"completion.{self.name}").read_text(encoding="utf-8")
+        return script % self.source_vars()
+
     def get_completion_args(self) -> tuple[list[str], str]:
         # The mark tells a word that is still empty from none, and counts as part of an open quotation.
         *finished, last = split_arg_string(os.environ["COMP_LINE"] + _CURSOR)
@@ -106,7 +50,6 @@ class _Shell(ShellComplete, ABC):
 
 class _Bash(_Shell):
     name = "bash"
-    source_template = _BASH
 
     def typed(self, value: str) -> str:
         """The part after the last character at which bash splits words."""
@@ -121,12 +64,10 @@ class _Bash(_Shell):
 
 class _Zsh(_Shell):
     name = "zsh"
-    source_template = _ZSH
 
 
 class _Fish(_Shell):
     name = "fish"
-    source_template = _FISH
 
 
 SHELLS: Final[dict[str, type[ShellComplete]]] = {each.name: each for each in (_Bash, _Zsh, _Fish)}
@@ -134,8 +75,7 @@ SHELLS: Final[dict[str, type[ShellComplete]]] = {each.name: each for each in (_B
 
 def script(shell: str, command: click.Command, program: str, variable: str) -> str:
     """The script that makes this shell complete the program."""
-    made = SHELLS[shell](command, {}, program, variable)
-    return made.source_template % made.source_vars()
+    return SHELLS[shell](command, {}, program, variable).source()
 
 
 def register_shells() -> None:
