@@ -20,6 +20,7 @@ HERE = str(Path(__file__).relative_to(ROOT))
 JUDGED = [file for file in files() if file.path != HERE]
 
 CODE = "src/pykraft/code.py"
+IMPORTED = "src/pykraft/client/code.py"
 SIMULATED = "src/pykraft/sim/code.py"
 TEST = "tests/test_code.py"
 ROOTED = "/"
@@ -61,10 +62,18 @@ PLANTED_FILES: dict[str, Sequence[tuple[str, str, str]]] = {
     "documented_names": [
         (CODE, "def f(): ...", "def _f(): ..."),
         (CODE, "class C:\n    a = 1", "class _C:\n    def f(self): ..."),
-        (CODE, "class C:\n    'C.'\n    def f(self): ...", "class C:\n    'C.'\n    @override\n    def f(self): ..."),
+        (
+            IMPORTED,
+            "class C:\n    'C.'\n    def f(self): ...",
+            "class C:\n    'C.'\n    @override\n    def f(self): ...",
+        ),
         (CODE, "async def f(): ...", "async def f():\n    'Do it.'"),
-        (CODE, "class C(Protocol[T]):\n    'C.'\n    def f(self): ...", "class C(Fs):\n    'C.'\n    def f(self): ..."),
-        (CODE, "class C:\n    'See `f`.'\n    def f(self): ...", "class C:\n    'A `a.Fs`.'\n    def f(self): ..."),
+        (
+            IMPORTED,
+            "class C(Protocol):\n    'C.'\n    def f(self): ...",
+            "class C(Fs):\n    'C.'\n    def f(self): ...",
+        ),
+        (IMPORTED, "class C:\n    'See `f`.'\n    def f(self): ...", "class C:\n    'A `a.Fs`.'\n    def f(self): ..."),
     ],
     "cited_source": [
         ("src/pykraft/core/on/code.py", '"""Vote."""', '"""Vote.\n\nSource: KIP-595 §Vote.\n"""'),

@@ -75,7 +75,6 @@ class AppendingProcesses:
 
     @property
     def processes(self) -> list[Child]:
-        """Those that were started."""
         return list(self._children.values())
 
     def failure(self) -> str | None:

@@ -38,7 +38,6 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        """The spread of at least one value."""
         return cls(low=min(values), median=median(values), high=max(values))
 
 

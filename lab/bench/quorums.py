@@ -91,7 +91,6 @@ class Probe:
         return None
 
     def close(self) -> None:
-        """Close the connection."""
         self._hang_up()
 
     @property

@@ -50,7 +50,6 @@ class Count:
         self.records = 0
 
     def handle_commit(self, reader: Reader[bytes]) -> None:
-        """Decode every record."""
         self.records += sum(len(batch.records) for batch in reader)
 
     def handle_leader_change(self, leader_and_epoch: LeaderAndEpoch) -> None:

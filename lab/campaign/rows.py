@@ -111,11 +111,9 @@ class RowFile:
         os.fsync(self._file.fileno())
 
     def left_of(self, seeds: Iterable[int]) -> list[int]:
-        """The seeds that have no row yet."""
         return [seed for seed in seeds if seed not in self._known]
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
     def _own(self) -> None:

@@ -167,7 +167,6 @@ class Disks:
         raise OSError(f"a disk could not be filled: {said}")
 
     def make_room(self, index: int) -> None:
-        """Give the disk room again."""
         said = self._holder.ask(index, ROOM_BYTES)
         if said != DONE:
             raise OSError(f"a disk could not be enlarged: {said}")

@@ -81,7 +81,6 @@ class Crowd:
             _say(self._sockets, words)
 
     def close(self) -> None:
-        """Close all of them at once."""
         for each in self._sockets:
             each.close()
 

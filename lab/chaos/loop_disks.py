@@ -147,7 +147,6 @@ class LoopDisks:
         raise OSError("a disk could not be filled")
 
     def make_room(self, index: int) -> None:
-        """Give the disk room again."""
         (self.folder(index) / FILLER).unlink(missing_ok=True)
 
     def close(self) -> None:

@@ -81,16 +81,13 @@ class ProxyNetwork:
         asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
 
     def wire(self, source: int, target: int) -> Wire:
-        """The wire from one node to another."""
         return self._wires[source, target]
 
     def wires_of(self, node_id: int) -> list[Wire]:
-        """All wires from and to this node."""
         others = [other for other in self._fronts if other != node_id]
         return [self.wire(*pair) for other in others for pair in ((node_id, other), (other, node_id))]
 
     def heal(self) -> None:
-        """Heal all wires."""
         for wire in list(self._wires.values()):
             wire.heal()
 

@@ -18,7 +18,6 @@ class FaultKind(Enum):
     """The kinds of faults: name in options and tables, meaning, and how many seconds a fault lasts."""
 
     def __new__(cls, name: str, meaning: str, lasts_s: tuple[float, float]) -> Self:
-        """The value is the name."""
         kind = object.__new__(cls)
         kind._value_ = name
         kind.meaning, kind.lasts_s = meaning, lasts_s

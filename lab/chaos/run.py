@@ -72,7 +72,6 @@ class ChaosOutcome:
     verdict: JournalVerdict
 
     def as_json(self) -> dict[str, Any]:
-        """The result as a JSON document."""
         return {**asdict(self), "kinds": [asdict(row) for row in rows(self.faults)]}
 
 

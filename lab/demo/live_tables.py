@@ -108,7 +108,6 @@ class LiveTables:
 
     @property
     def tables(self) -> DeltaTables:
-        """The tables themselves."""
         return self._options().tables()
 
     @property

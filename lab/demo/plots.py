@@ -55,7 +55,6 @@ class TimeSlice:
 
     @property
     def records_per_s(self) -> float:
-        """The rate."""
         return self.records / (self.end_s - self.begin_s)
 
 

@@ -85,7 +85,6 @@ class JavaNode:
 
     @property
     def process(self) -> Child:
-        """The process of the last start."""
         assert self._child is not None, f"Java node {self.node_id} was not started"
         return self._child
 

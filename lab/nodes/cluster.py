@@ -77,7 +77,6 @@ class JournalKeeper:
         return max((said.end_offset for said in self.acknowledgements()), default=0)
 
     def acknowledgements(self, *, since: int = 0) -> list[Acknowledged]:
-        """All acknowledgements so far."""
         return [event for event in self.events(since=since) if isinstance(event, Acknowledged)]
 
     def wait_for(
@@ -197,7 +196,6 @@ class Site:
 
     @property
     def properties(self) -> dict[str, str]:
-        """The node's properties for this site."""
         return {
             "listeners": f"{LISTENER}://{HOST}:{self.port}",
             "advertised.listeners": f"{LISTENER}://{HOST}:{self.published_port}",
@@ -255,7 +253,6 @@ class PykraftNode:
 
     @property
     def process(self) -> Child:
-        """The process of the last start."""
         assert self._child is not None, f"node {self.node_id} was not started"
         return self._child
 
@@ -377,7 +374,6 @@ class Cluster:
 
     @property
     def replicas(self) -> dict[int, PykraftNode | Guest]:
-        """Nodes and guests."""
         return {**self.nodes, **self.guests}
 
     @property

@@ -49,6 +49,8 @@ STILTED = re.compile(
 )
 """Phrases that a colleague would not use, and plurals that are wrong for a count of one."""
 
+IMPORTED = tuple(f"src/pykraft/{name}" for name in ("client/", "config/", "machine/", "recipes/", "errors", "types"))
+"""Where the names are that docs/api.md lists."""
 NOTHING_INHERITED = {"ABC", "Enum", "Exception", "Generic", "IntEnum", "NamedTuple", "Protocol", "TypedDict"}
 NAMED_CLASS = re.compile(r"`(?:[a-z_]\w*[.])*[A-Z]\w*[a-z]\w*`")
 
@@ -110,13 +112,14 @@ def opening_docstring(file: SourceFile) -> Iterator[str]:
 
 
 def documented_names(file: SourceFile) -> Iterator[str]:
-    """Public functions and classes have docstrings, and methods that no class has which this one derives from or names.
+    """Public functions and classes have docstrings, and the methods of what programs import.
 
-    A method "See `Fs`" would only hide what `Fs` says of it from `help`.
+    But a class leaves out those that a class has which it derives from or names: "See `Fs`" would only hide from `help`
+    what `Fs` says. Elsewhere a method has a docstring where it says more than its name.
     """
     if not file.is_product:
         return
-    classes = filter(_speaks_for_itself, _public_classes(file))
+    classes = filter(_speaks_for_itself, _public_classes(file)) if file.path.startswith(IMPORTED) else ()
     for body in (file.tree.body, *(each.body for each in classes)):
         for node in body:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and _needs_docstring(node):

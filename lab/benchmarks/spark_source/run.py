@@ -60,7 +60,6 @@ class Session:
         return self.wait()
 
     def close(self) -> None:
-        """Let it end."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()

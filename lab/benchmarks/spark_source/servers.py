@@ -116,7 +116,6 @@ class Servers:
         self._broker = Broker(children, folder / "kafka", sets)
 
     def source(self, place: str, data: Data) -> tuple[str, Mapping[str, str]]:
-        """The format and its options."""
         if place == "broker":
             servers = {"kafka.bootstrap.servers": self._broker.servers, "subscribe": topic_of(data)}
             return "kafka", servers | {"startingOffsets": "earliest"}
@@ -126,7 +125,6 @@ class Servers:
         return "pykraft", {"path": str(node.partition)}
 
     def process(self, place: str, data: Data) -> Child:
-        """The process that serves it."""
         if place == "broker":
             return self._broker.process
         (node,) = self._quorums[data.name].nodes.values()

@@ -23,7 +23,6 @@ class Listener:
         self.has_received = asyncio.Event()
 
     def handle_commit(self, reader: Reader[bytes]) -> None:
-        """Something was received."""
         del reader
         self.has_received.set()
 

@@ -60,7 +60,6 @@ class Results:
         return any((run.case, run.contender, run.turn) == (case, contender, turn) for run in self.runs)
 
     def add(self, run: SuiteRun) -> None:
-        """Append a run to the file."""
         self.runs.append(run)
         with self.path.open("a") as file:
             file.write(json.dumps(asdict(run)) + "\n")
@@ -68,7 +67,6 @@ class Results:
             os.fsync(file.fileno())
 
     def document(self) -> dict[str, Any]:
-        """All of it as one JSON object."""
         return {**self.head, "runs": [asdict(run) for run in self.runs]}
 
 

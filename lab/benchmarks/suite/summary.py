@@ -32,7 +32,6 @@ class CaseSummary:
         return [name for name in self.case.contenders if name in good]
 
     def values(self, contender: str, figure: str) -> list[float]:
-        """A figure of each run that has it."""
         own = (run for run in self.runs if run.contender == contender and run.failure is None)
         return [run.figures[figure] for run in own if figure in run.figures]
 

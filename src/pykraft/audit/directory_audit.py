@@ -442,7 +442,6 @@ class DirectoryAudit:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all logs."""
         return sum(one.size_bytes for group in self._groups.values() for one in group)
 
     def tasks(self) -> list[AuditTask]:

@@ -47,7 +47,6 @@ class AuditDamage:
     advice: str
 
     def as_row(self) -> dict[str, Any]:
-        """The row for machines."""
         return {
             "row": "damage",
             "kind": self.kind.value,
@@ -69,7 +68,6 @@ class AuditNote:
     text: str
 
     def as_row(self) -> dict[str, Any]:
-        """The row for machines."""
         return {"row": "note", "replica": self.replica, "file": str(self.path), "text": self.text}
 
 
@@ -88,7 +86,6 @@ class AuditedLog:
     snapshots_count: int
 
     def as_row(self) -> dict[str, Any]:
-        """The row for machines."""
         return {
             "row": "log",
             "replica": self.replica,
@@ -117,7 +114,6 @@ class AuditReport:
 
     @property
     def is_sound(self) -> bool:
-        """Nothing is wrong."""
         return not self.damage_count
 
     def add(
@@ -147,7 +143,6 @@ class AuditReport:
             )
 
     def add_damage(self, replica: str, findings: Findings) -> None:
-        """Add the damage that a check of one replica found."""
         for one in findings.damage:
             where = replica, one.path, one.position
             self.add(AuditKind.DAMAGED, *where, expected=one.expected, found=one.found, advice=one.advice)

@@ -209,7 +209,6 @@ class _Pointer:
         return self._file.pread(max(0, min(size_bytes, self._end - self.position)), self.position)
 
     def close(self) -> None:
-        """Close the segment."""
         if self._file is not None:
             self._file.close()
             self._file = None

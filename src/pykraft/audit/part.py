@@ -84,7 +84,6 @@ class Digests:
         self._total += int.from_bytes(blake2b(content, digest_size=_SIZE_BYTES).digest())
 
     def finished(self) -> list[RangeDigest]:
-        """All digests, in the order of the log."""
         self._close()
         self._number = -1
         return list(self._by_number.values())

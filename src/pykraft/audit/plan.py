@@ -50,7 +50,6 @@ class AuditedPartition:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all segments."""
         return sum(size for _, size in self.segments)
 
 

@@ -108,7 +108,6 @@ class _Lines:
             self.print()
 
     def print(self) -> None:
-        """Print what was gathered."""
         if self._lines:
             click.echo("\n".join(self._lines))
             self._lines, self._size = [], 0
@@ -123,7 +122,6 @@ class _Text:
         self._with_metadata = with_metadata
 
     def lines(self, path: Path, fact: Fact) -> Iterator[str]:
-        """The lines of one fact."""
         match fact.kind:
             case "heading":
                 yield fact.fields["text"]

@@ -86,7 +86,6 @@ class _Interruption:
                 self._is_over = True
 
     def print_line(self) -> None:
-        """Print the line, once."""
         if self._is_told or self.number is None:
             return
         self._is_told = True

@@ -96,7 +96,6 @@ class EpochBudget:
         return asked_ms is None or now_ms - asked_ms >= pause_ms
 
     def asked(self, voter: NodeId, now_ms: int) -> None:
-        """Note that this voter is asked now."""
         self._asked_ms[voter] = now_ms
         self._silent_since_ms.setdefault(voter, now_ms)
 

@@ -24,7 +24,6 @@ class EpochCache:
 
     @property
     def entries(self) -> tuple[EpochStart, ...]:
-        """All entries, ascending."""
         # Copy only after a change: there may be a hundred thousand entries.
         if self._shown is None:
             self._shown = tuple(self._entries)
@@ -32,7 +31,6 @@ class EpochCache:
 
     @property
     def latest(self) -> EpochStart | None:
-        """The newest entry."""
         return self._entries[-1] if self._entries else None
 
     def assign(self, epoch: Epoch, start_offset: Offset) -> None:

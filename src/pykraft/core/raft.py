@@ -215,7 +215,6 @@ class Raft:
 
     @property
     def state(self) -> State:
-        """The current state, for inspection."""
         return self._replica.state
 
     @property

@@ -144,7 +144,6 @@ class Replica:
 
     @property
     def voters(self) -> VoterSet:
-        """The voter set in force."""
         return self.voter_history.voters
 
     @property
@@ -192,7 +191,6 @@ class Replica:
 
     @property
     def voted(self) -> ReplicaKey | None:
-        """The candidate that this replica voted for in this epoch."""
         return None if isinstance(self.state, (Leader, Resigned)) else self.state.voted
 
     @property

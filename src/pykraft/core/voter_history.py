@@ -165,7 +165,6 @@ class VoterHistory:
         return self._sets.at(offset)
 
     def kraft_version_at(self, offset: Offset) -> int:
-        """The level in force at an offset."""
         return self._levels.at(offset) or 0
 
     def _refresh(self) -> None:

@@ -162,7 +162,6 @@ class Registration:
         return None if self._saving is None else self._saving.next_deadline_ms
 
     def poll(self, mono_ms: int) -> None:
-        """Advance to this time."""
         if self._saving is not None:
             self._saving.poll(mono_ms, self._delivery.high_watermark)
             self.progress()
@@ -349,7 +348,6 @@ class Delivery:
         self._registrations.remove(registration)
 
     def committed(self, high_watermark: Offset) -> None:
-        """Everything below is committed."""
         self.high_watermark = max(self.high_watermark, high_watermark)
         self._progress()
 
@@ -386,7 +384,6 @@ class Delivery:
         return earliest_ms
 
     def poll(self, mono_ms: int) -> None:
-        """Advance to this time."""
         for registration in list(self._registrations):
             registration.poll(mono_ms)
 

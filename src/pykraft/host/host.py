@@ -93,11 +93,9 @@ class Host:
         self._stepping.begin(self._opened.raft(self._rng, now, self._core), now)
 
     def on_accepted(self, connection: ConnectionId, listener_name: str, _now: Instant) -> None:
-        """A peer or client connected to this listener."""
         self._components.inbound.on_accepted(connection, listener_name)
 
     def on_connected(self, connection: ConnectionId, _now: Instant) -> None:
-        """A dial succeeded."""
         dialer = self._components.dialer(connection)
         if dialer is not None:
             dialer.on_connected(connection)
@@ -380,7 +378,6 @@ class Host:
 
     @property
     def directory_id(self) -> Uuid:
-        """Directory id of this node's log directory."""
         return self._opened.directory.directory_id
 
     @property

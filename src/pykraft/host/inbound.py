@@ -176,7 +176,6 @@ class Inbound:
         self._next_request_id = 1
 
     def on_accepted(self, connection: ConnectionId, listener: str) -> None:
-        """A connection was accepted."""
         self._requesters[connection] = _Requester(
             connection=connection, listener=listener, wire=AcceptedConnection(self._context)
         )

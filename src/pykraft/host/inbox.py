@@ -40,7 +40,6 @@ class PendingReads:
         return handle
 
     def answered(self, handle: int, outcome: Offset | Exception) -> None:
-        """The core has the outcome."""
         self._waiting.pop(handle)(outcome)
 
     def end(self) -> None:

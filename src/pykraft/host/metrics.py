@@ -50,7 +50,6 @@ class Sensor:
         self._samples: deque[_Sample] = deque(maxlen=SAMPLES)
 
     def record(self, value: float, now_ms: float) -> None:
-        """Record one value."""
         sample = self._samples[-1] if self._samples else None
         if sample is None or now_ms - sample.begun_ms >= SAMPLE_MS:
             sample = _Sample(begun_ms=now_ms)
@@ -253,18 +252,15 @@ class Measurements:
         self._nominated_ms: int | None = None
 
     def appended(self, batches: tuple[PlannedBatch, ...], now: Instant) -> None:
-        """This leader appended batches."""
         for batch in batches:
             records = batch.end_offset - batch.base_offset
             self._uncommitted.append(_Uncommitted(batch.end_offset, records, now.mono_ms))
         self.appended_records.record(batches[-1].end_offset - batches[0].base_offset, now.mono_ms)
 
     def fetched(self, records: int, now: Instant) -> None:
-        """This follower appended fetched records."""
         self.fetched_records.record(records, now.mono_ms)
 
     def committed(self, high_watermark: Offset, now: Instant) -> None:
-        """Everything below is committed."""
         uncommitted = self._uncommitted
         while uncommitted and uncommitted[0].end_offset <= high_watermark:
             done = uncommitted.popleft()
@@ -283,7 +279,6 @@ class Measurements:
             self._nominated_ms = None
 
     def submitted(self, io: Io, now: Instant) -> None:
-        """A job was submitted to storage."""
         self._unfinished.append((io, now.mono_ms))
 
     def durable(self, io: Io, now: Instant) -> None:

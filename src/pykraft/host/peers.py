@@ -213,7 +213,6 @@ class Peers:
             self._inbox.put(ConnectionLost(peer_id=contact.peer.id))
 
     def on_frame(self, connection: ConnectionId, data: Buffer) -> None:
-        """A response arrived."""
         contact = self._by_connection[connection]
         assert contact.link is not None
         wire, answer = contact.link.wire, None

@@ -42,7 +42,6 @@ class RecentBatches:
         return self._base_offsets[self._first] if self._first < len(self._base_offsets) else self.end_offset
 
     def append(self, batches: Sequence[HeaderAndBytes]) -> None:
-        """The log grew by these batches."""
         for batch in batches:
             header, data = batch
             assert header.base_offset == self.end_offset, "batches follow each other"

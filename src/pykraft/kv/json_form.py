@@ -111,7 +111,6 @@ class ApiFailure:
     is_bug: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """The answer's body."""
         return {"error": {"code": self.code, "outcome": self.outcome, "message": self.message, **self.more}}
 
 

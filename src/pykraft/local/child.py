@@ -62,7 +62,6 @@ class Keeper:
         self._send(" ".join(map(str, ("processes", *ids))))
 
     def know_folder(self, folder: Path) -> None:
-        """Also remove this folder."""
         path = str(folder.resolve())
         if "\n" not in path:  # the keeper would take the first line for the folder
             self._send(f"folder {path}")
@@ -269,7 +268,6 @@ class Children:
             self._report(self.log_ends())
 
     def log_ends(self) -> str:
-        """The last lines of every log."""
         ends: list[str] = []
         logs = {child.log_path: child.name for child in self._children if child.log_path is not None}
         for path, name in logs.items():

@@ -76,7 +76,6 @@ class Acknowledged:
 
     @property
     def claim(self) -> Claim:
-        """The claim whose records these are."""
         return Claim(self.run, self.epoch)
 
     @property

@@ -101,7 +101,6 @@ class QuorumFolder:
         return ",".join(map(str, self.endpoints))
 
     def home(self, node_id: int) -> Path:
-        """The folder of this node."""
         return self.path / f"n{node_id}"
 
     def write_configs(self) -> None:

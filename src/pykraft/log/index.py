@@ -69,12 +69,10 @@ class SegmentIndex:
 
     @property
     def offsets_count(self) -> int:
-        """Entries of the offset index."""
         return len(self.lookup.positions)
 
     @property
     def times_count(self) -> int:
-        """Entries of the time index."""
         return len(self._timestamps)
 
     def observe(self, header: BatchHeader, position: int) -> None:

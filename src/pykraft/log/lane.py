@@ -56,7 +56,6 @@ class AppendBytes:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all batches."""
         return sum(header.size_bytes for header, _ in self.batches)
 
 

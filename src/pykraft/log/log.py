@@ -193,7 +193,6 @@ class Log:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all batches."""
         return sum(view.size_bytes for view in self._views)
 
     def append(self, batches: Sequence[tuple[BatchHeader, Buffer]]) -> None:

@@ -39,11 +39,9 @@ class Expected:
     epoch: Epoch
 
     def is_met_by(self, header: BatchHeader) -> bool:
-        """Whether this is the header of such a batch."""
         return header.base_offset == self.base_offset and header.epoch >= self.epoch
 
     def is_followed_by(self, header: BatchHeader) -> bool:
-        """Whether this is the header of that batch, or of a later one."""
         return header.base_offset >= self.base_offset and header.epoch >= self.epoch
 
 

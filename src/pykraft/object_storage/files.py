@@ -421,7 +421,6 @@ class Files:
         return self._here.listdir(path) if there is None else sorted(self._listed(there))
 
     def size_bytes(self, path: Path) -> int:
-        """The size of a file."""
         if _remote(path) is not None:
             with closing(self.open(path)) as file:
                 return file.size()

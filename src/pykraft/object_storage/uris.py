@@ -67,7 +67,6 @@ class UriPath(PosixPath):
         return self
 
     def absolute(self) -> Self:
-        """Itself."""
         return self
 
     def is_dir(self, **_: bool) -> bool:

@@ -195,7 +195,6 @@ class _Frame:
         self._position = 1  # After the attributes.
 
     def read(self, header: BatchHeader) -> tuple[int, Record]:
-        """Offset delta, and the record in a batch with this header."""
         timestamp_delta, self._position = read_varlong(self._data, self._position)
         timestamp_ms = header.max_timestamp if header.is_log_append_time else header.base_timestamp + timestamp_delta
         if not _INT64_MIN <= timestamp_ms <= _INT64_MAX:

@@ -67,7 +67,6 @@ class DialedConnection:
         return self.offers_key(codec.api_key_of(message))
 
     def offers_key(self, api_key: ApiKey) -> bool:
-        """The same by the key of the API."""
         return self._versions is not None and api_key in self._versions
 
     def version_of(self, api_key: ApiKey) -> int:

@@ -28,7 +28,6 @@ class RpcContext:
 
     @classmethod
     def of(cls, config: NodeConfig) -> RpcContext:
-        """What this node names."""
         return cls(
             cluster_id=config.cluster_id,
             topic_name=config.topic_name,

@@ -96,7 +96,6 @@ class OrderedThread:
         self._worker.start()
 
     def submit(self, job: Job) -> None:
-        """Queue a job."""
         if self._gathered:
             self._gathered.append(job)
             self._only_writes = self._only_writes and self._lane.only_writes(job)

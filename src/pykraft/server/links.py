@@ -59,7 +59,6 @@ class LinkLimits:
 
     @classmethod
     def of(cls, config: NodeConfig, accepted_max: int | None = None) -> LinkLimits:
-        """The limits for this configuration in this process."""
         return cls(
             request_size_bytes_max=min(config.request_size_bytes_max, REQUEST_SIZE_BYTES_MAX),
             client_request_size_bytes_max=min(

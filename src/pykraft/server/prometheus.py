@@ -118,7 +118,6 @@ class PrometheusEndpoint:
         self._is_closed = False
 
     async def listen(self, sockets: Sequence[socket.socket]) -> None:
-        """Serve on listening sockets, which are closed with the endpoint."""
         for listening in sockets:
             self._servers.append(await serve(self.loop, lambda: _Exchange(self), listening))
 
@@ -139,7 +138,6 @@ class PrometheusEndpoint:
         return True
 
     def ended(self, exchange: _Exchange) -> None:
-        """Remove a connection."""
         self._exchanges.discard(exchange)
 
     def answer(self, request: bytes) -> bytes:
@@ -165,7 +163,6 @@ class _Exchange(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def abort(self) -> None:
-        """End at once."""
         assert self._transport is not None, "only what was begun is ended"
         self._transport.abort()
 
@@ -206,7 +203,6 @@ class _Snapshot:
         self._metrics = metrics
 
     def collect(self) -> Iterator[Family]:
-        """One family for each metric that is present."""
         for metric in METRICS:
             if metric.name in self._metrics:
                 yield _family(metric, self._metrics[metric.name])

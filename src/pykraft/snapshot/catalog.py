@@ -150,7 +150,6 @@ class Catalog:
         return self.ids[0] if self.ids else None
 
     def add(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Add a snapshot that was just frozen."""
         if snapshot_id not in self.ids:
             self.ids = tuple(in_order([*self.ids, snapshot_id]))
 
@@ -204,7 +203,6 @@ class Catalog:
         return list(gone)
 
     def close(self) -> None:
-        """Close all files."""
         for snapshot_id in [*self._served]:
             self._close(snapshot_id)
 

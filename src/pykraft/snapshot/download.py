@@ -40,7 +40,6 @@ class Download:
 
     @property
     def snapshot_id(self) -> OffsetAndEpoch:
-        """Id of the snapshot."""
         return self._raw.snapshot_id
 
     @property

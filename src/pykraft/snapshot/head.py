@@ -178,7 +178,6 @@ class ContainsLog:
 
     @property
     def last_contained_log_epoch(self) -> Epoch:
-        """Epoch of the record at that offset."""
         return self.snapshot_id.epoch
 
 

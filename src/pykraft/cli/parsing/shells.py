@@ -44,7 +44,6 @@ class _Shell(ShellComplete, ABC):
         return "\t".join((item.type, self.typed(item.value), re.sub(r"\s+", " ", item.help or "")))
 
     def typed(self, value: str) -> str:
-        """What the shell wants for this candidate."""
         return value
 
 

@@ -41,7 +41,6 @@ class Reads:
 
     @property
     def handles(self) -> list[int]:
-        """All reads that have no answer."""
         return [*(() if self.round is None else self.round.handles), *self.waiting]
 
 

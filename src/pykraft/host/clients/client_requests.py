@@ -115,7 +115,6 @@ class OffsetRequests:
                 self._list_one(row["name"], part, is_wanted, then)
 
     def ends_of_epochs(self, body: Body) -> Body:
-        """Answer OffsetForLeaderEpoch."""
         return {
             "topics": [
                 {
@@ -405,7 +404,6 @@ class ClientRequests:
         is_wanted: Callable[[], bool],
         answer: ClientAnswer,
     ) -> None:
-        """Answer one request of a client."""
         listener = requester.listener
         match api_key:
             case ApiKey.FETCH:
@@ -431,7 +429,6 @@ class ClientRequests:
                 self.producer_ids.handle(body, listener, is_wanted, answer)
 
     def describe_brokers(self, listener: str) -> Body:
-        """Answer DescribeCluster for a client."""
         return describe_brokers(listener, self._topics)
 
     def replica_fetched(self, request: FetchRequest, software: str | None) -> None:
@@ -439,12 +436,10 @@ class ClientRequests:
         self.profile.replica_fetched(request, software)
 
     def appended(self, batches: Sequence[HeaderAndBytes]) -> None:
-        """The log grew by these batches."""
         for header, _ in batches:
             self._states.appended(header)
 
     def truncated(self, end_offset: Offset) -> None:
-        """The log was truncated."""
         self._states.truncate_to(end_offset)
 
     def begun_anew(self, epoch: Epoch) -> None:
@@ -461,7 +456,6 @@ class ClientRequests:
         self.producer_ids.after_step()
 
     def poll(self, mono_ms: int) -> None:
-        """Advance to this time."""
         self.profile.poll(mono_ms)
         self._endpoints.poll(mono_ms)
         self._fetches.poll(mono_ms)

@@ -101,7 +101,6 @@ class ConsumerFetches:
                 self._waiting.pop(fetch, None)
 
     def poll(self, mono_ms: int) -> None:
-        """Advance to this time."""
         for fetch, deadline_ms in list(self._waiting.items()):
             if deadline_ms is None:
                 self._waiting[fetch] = mono_ms + fetch.wait_ms

@@ -48,11 +48,9 @@ class LeaderQuestions(ABC):
         self._link: tuple[ConnectionId, Endpoint, DialedConnection] | None = None
 
     def owns(self, connection: ConnectionId) -> bool:
-        """True for the open connection to the leader."""
         return self._link is not None and self._link[0] == connection
 
     def on_connected(self, connection: ConnectionId) -> None:
-        """The dial succeeded."""
         self._ports.send(connection, self._wire(connection).negotiate())
 
     def on_closed(self, connection: ConnectionId, *, is_refused: bool = False, reason: str = "") -> None:
@@ -62,7 +60,6 @@ class LeaderQuestions(ABC):
         self._failed()
 
     def on_frame(self, connection: ConnectionId, data: Buffer) -> None:
-        """The leader answered."""
         wire = self._wire(connection)
         try:
             if wire.is_negotiated:
@@ -118,7 +115,6 @@ class VoterEndpoints(LeaderQuestions):
 
     @property
     def known(self) -> Mapping[NodeId, Listeners]:
-        """What voters told a leader of their endpoints."""
         return self._known
 
     def after_step(self, status: Status) -> None:
@@ -137,7 +133,6 @@ class VoterEndpoints(LeaderQuestions):
         self._next_ms = AT_ONCE_MS if self._lacks_any(status.voters, {}) else None
 
     def poll(self, mono_ms: int) -> None:
-        """Advance to this time."""
         if self._next_ms is None or self._next_ms > mono_ms:
             return
         # An unanswered question is void.
@@ -251,7 +246,6 @@ class ProducerIds(LeaderQuestions):
             self._is_asking = True
 
     def poll(self, mono_ms: int) -> None:
-        """Advance to this time."""
         if not self._waiting:
             self._deadline_ms = None
         elif self._deadline_ms is None:

@@ -127,7 +127,6 @@ class ProducerStates:
         self._note(header, header.base_offset, is_in_log=True)
 
     def committed(self, end_offset: Offset) -> None:
-        """Everything below is committed."""
         self._committed_end = end_offset
 
     def truncate_to(self, end_offset: Offset) -> None:

@@ -46,7 +46,6 @@ class StrictProfile:
     code: ErrorCode = ErrorCode.INVALID_RECORD
 
     def breaks(self, rule: str) -> ProtocolError:
-        """The error for a batch that breaks a rule of this profile."""
         text = f"Kafka's own replicas cannot read this batch, since {rule}; it is refused because {self.why}"
         return ProtocolError(text, self.code)
 
@@ -145,7 +144,6 @@ class RecordsProfile:
                 self._others.popitem(last=False)
 
     def found_pykraft(self, replica_id: NodeId) -> None:
-        """This replica is one of pykraft's."""
         self._pykraft[replica_id] = None
         self._pykraft.move_to_end(replica_id)
         if len(self._pykraft) > REPLICAS_MAX:
@@ -193,7 +191,6 @@ class RecordsProfile:
         self._ports.report(Report(text=text, kind=ReportKind.CONNECTION))
 
     def poll(self, mono_ms: int) -> None:
-        """Advance to this time."""
         self._now_ms = mono_ms
         if self._led_since_ms is None:
             self._led_since_ms = mono_ms

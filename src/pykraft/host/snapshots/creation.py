@@ -68,7 +68,6 @@ class SnapshotTrigger:
         self._check_due(0, high_watermark)
 
     def poll(self, mono_ms: int, high_watermark: Offset) -> None:
-        """Advance to this time and high watermark."""
         if self._since_ms is None:
             self._since_ms = mono_ms
         self._check_due(mono_ms - self._since_ms, high_watermark)
@@ -280,14 +279,12 @@ class SnapshotCreation:
         self._ports.wake_at(AT_ONCE_MS)
 
     def ended(self, error: Exception | None) -> None:
-        """A snapshot is complete, or an error ended it."""
         if error is None:
             self.failures.succeeded()
         elif isinstance(error, SnapshotFailedError):
             self.failures.failed(error)
 
     def over(self, snapshot_id: OffsetAndEpoch) -> None:
-        """The writer of this snapshot is done."""
         self._under_way.discard(snapshot_id)
 
     def _recent_header(self, offset: Offset) -> BatchHeader | None:
@@ -329,7 +326,6 @@ class NewSnapshot:
 
     @property
     def snapshot_id(self) -> OffsetAndEpoch:
-        """Id of this snapshot."""
         return self._writer.snapshot_id
 
     def append(self, records: Sequence[Any], then: Callable[[Exception | None], None]) -> None:

@@ -93,7 +93,6 @@ class SnapshotFailures:
         self._waiting.append(retry)
 
     def poll(self, now: Instant) -> None:
-        """Advance to this time."""
         if self._is_new:
             self._is_new, self._until_ms = False, now.mono_ms + self._pause_ms
         elif self._until_ms is not None and self._until_ms <= now.mono_ms:
@@ -122,7 +121,6 @@ class SnapshotTroubles:
         return min((each for each in deadlines if each is not None), default=None)
 
     def poll(self, now: Instant) -> None:
-        """Advance to this time."""
         self.writing.poll(now)
         self.reading.poll(now)
 

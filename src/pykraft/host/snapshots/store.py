@@ -60,7 +60,6 @@ class DownloadJobs:
         self._download: Download | None = None
 
     def begin(self, snapshot_id: OffsetAndEpoch, leader_epoch: Epoch) -> None:
-        """Download this snapshot from the leader of this epoch, or continue."""
         self._wanted = (snapshot_id, leader_epoch)
         self._held = self._held_until_ms = None
         if self._failures.is_pausing:
@@ -93,7 +92,6 @@ class DownloadJobs:
         self._ports.submit_read(lambda: self._attempt(snapshot_id, act), self._report)
 
     def abandon(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Remove the stored part of this snapshot."""
         self._ports.submit_read(lambda: self._abandon(snapshot_id), lambda _: None)
 
     def close(self) -> None:

@@ -121,7 +121,6 @@ class SegmentCheck:
         self.first_time_entry: tuple[int, int] | None = None
 
     def begin_at(self, start: int, offset: Offset) -> None:
-        """Begin with the batch at this position, which has this offset."""
         self.start = self.seen_until = start
         if self.index is not None:
             self.index.skip_to(start)

@@ -116,7 +116,6 @@ class ElectionStore:
         write_atomically(self._fs, self._path, content)
 
     def close(self) -> None:
-        """Close the check file."""
         if self._check is not None:
             self._check.close()
             self._check = None

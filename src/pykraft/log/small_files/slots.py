@@ -78,7 +78,6 @@ class SlotFile:
 
     @property
     def newest(self) -> Slot:
-        """The newest whole slot."""
         return self._slots[-1]
 
     @property

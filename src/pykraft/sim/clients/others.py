@@ -137,7 +137,6 @@ class SimulatedProducer:
         raise AssertionError(f"somebody dials a producer: {connection}")
 
     def connected(self, connection: ConnectionId) -> None:
-        """Ask who leads."""
         if connection == self._connection:
             body = {"topics": [{"name": self._topic}], "include_topic_authorized_operations": False}
             self._ask(ApiKey.METADATA, body)
@@ -289,7 +288,6 @@ class SimulatedProducer:
             self._try_again()
 
     def _try_again(self) -> None:
-        """All answers are here, and one was an error."""
         if self._rng.random() < 0.5:
             self._hang_up()
         else:

@@ -303,7 +303,6 @@ class Application:
                 self._generator.committed(OffsetAndEpoch(batches[-1].end_offset, batches[-1].epoch), self._state)
 
     def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
-        """Report a new epoch or leader."""
         news = f"epoch {epoch}" if leader_id is None else f"leader {leader_id} of epoch {epoch}"
         self._watch.trace.note(self._node.node_id, f"hears of {news}")
         self._watch.told_leader(self._node, epoch, leader_id)

@@ -177,12 +177,10 @@ class VisitQuestion(Enum):
 
     @property
     def api_key(self) -> ApiKey:
-        """Of the request."""
         return ApiKey(self.value[0])
 
     @property
     def version(self) -> int:
-        """Of the request."""
         return int(self.value[1])
 
 
@@ -281,7 +279,6 @@ class Registers:
         return sorted(self._numbers.items())
 
     def put(self, key: int, number: int) -> None:
-        """Set a register."""
         self._numbers[key] = number
 
 
@@ -380,7 +377,6 @@ class ApplicationState:
             self.entries.append(Entry.of(read_header(batch.data)))
 
     def records(self) -> list[bytes]:
-        """The records of a snapshot of the present state."""
         found = [ENTRY.pack(b"E", each.base_offset, each.end_offset, each.epoch, each.crc) for each in self.entries]
         return found + [REGISTER.pack(b"R", key, number) for key, number in self.registers.numbers()]
 

@@ -65,7 +65,6 @@ class VoterRequest:
 
     @property
     def adds(self) -> bool:
-        """True for a request to add a voter."""
         return isinstance(self.message, AddVoterRequest)
 
 
@@ -293,7 +292,6 @@ class Members:
         return replace(config, bootstrap_servers=tuple(server for server in servers if server is not None))
 
     def voter(self, node: SimulatedNode) -> Voter:
-        """The entry of a node in a voter set."""
         return Voter(key=node.key, listeners=node.config.advertised_listeners, kraft_version=KRAFT_VERSIONS)
 
     def _sets_of(self, node: SimulatedNode) -> Iterator[VoterSet]:

@@ -93,7 +93,6 @@ class FaultPlan:
         self._only = None if only is None else frozenset(number for number in only if number in numbers)
 
     def go_on(self) -> None:
-        """Plan the next decision."""
         pace = self._harm.pace
         if not self._kinds or (self._only is not None and self._number > max(self._only, default=-1)):
             return
@@ -204,11 +203,9 @@ class Faults:
         node.disk.on_torn = partial(self._torn, node)
 
     def voters_appended(self, leader: SimulatedNode) -> None:
-        """A leader appended a voter set."""
         self._membership.voters_appended(leader)
 
     def voters_committed(self, was: VoterSet, now: VoterSet) -> None:
-        """Another voter set was committed."""
         self._membership.voters_committed(was, now)
 
     def begin(self) -> None:
@@ -244,11 +241,9 @@ class Faults:
         self._process.interrupted(node, interruption)
 
     def happened(self, kind: str, node: SimulatedNode) -> None:
-        """Count an event that is not a fault."""
         self._harm.happened(kind, node)
 
     def committed(self, _node: SimulatedNode, _end_offset: int) -> None:
-        """A node learned of a commit."""
         self._process.committed()
 
     def _torn(self, node: SimulatedNode) -> None:

@@ -125,7 +125,6 @@ class Harm:
         return self.rng.randint(1, max(1, self.rng.choice(limits_us)))
 
     def any_node(self) -> SimulatedNode:
-        """A random node."""
         return self.rng.choice(list(self.facts.nodes.values()))
 
     def awake_node(self) -> SimulatedNode | None:

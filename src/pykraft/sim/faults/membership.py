@@ -77,7 +77,6 @@ class OperatorStation:
         raise AssertionError(f"somebody dials the operator: {connection}")
 
     def connected(self, connection: ConnectionId) -> None:
-        """Send the request."""
         asked = self._asked[connection]
         self._watch.asked(asked)
         message = asked.message
@@ -93,7 +92,6 @@ class OperatorStation:
             asked.then(asked)
 
     def received(self, connection: ConnectionId, frame: bytes) -> None:
-        """The answer arrived."""
         asked = self._asked.pop(connection)
         key, version = codec.api_key_of(asked.message), _VERSIONS[type(asked.message)]
         answer = codec.decode_answer(key, version, frame, self._context).message

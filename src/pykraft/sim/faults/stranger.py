@@ -136,7 +136,6 @@ class Stranger:
             self._facts.network.send(connection, framed(request))
 
     def closed(self, connection: ConnectionId, *, is_refused: bool = False) -> None:
-        """The connection is closed."""
         del is_refused
         self._asked.pop(connection, None)
         self._accepted.discard(connection)

@@ -66,7 +66,6 @@ class Words:
         self._asked: dict[tuple[int, int, int], tuple[RequestHeader, bool]] = {}
 
     def describe(self, source_id: int, target_id: int, frame: bytes) -> MessageText:
-        """Describe one frame from a node to another."""
         try:
             if len(frame) >= 4 and int.from_bytes(frame[:4], "big") >= _CORRELATION_IDS:
                 return self._request(source_id, target_id, frame)

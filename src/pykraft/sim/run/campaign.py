@@ -42,7 +42,6 @@ class Identity:
 
     @classmethod
     def of(cls, scenario: Scenario) -> Identity:
-        """The identity of this code with this scenario."""
         fields = json.dumps(asdict(scenario), sort_keys=True, default=dict).encode()
         return cls(scenario=_digest([fields]), version=__version__, source=source_digest())
 
@@ -138,7 +137,6 @@ class CampaignSummary:
 
     @property
     def passed(self) -> int:
-        """Number of seeds that passed."""
         return self.totals.seeds - self.failed
 
 

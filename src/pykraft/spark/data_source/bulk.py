@@ -67,7 +67,6 @@ class Stretch:
 
     @property
     def record_size_bytes(self) -> int:
-        """Of a whole record."""
         return _record_size_bytes(self.delta_size_bytes, self.value_size_bytes)
 
     @property

@@ -70,7 +70,6 @@ class DamagedBytes:
 
     @classmethod
     def batch(cls, position: int, header: BatchHeader, problem: CorruptionError) -> DamagedBytes:
-        """A batch whose header is sound."""
         return cls(position=position, size_bytes=header.size_bytes, offset=header.base_offset, text=str(problem))
 
 

@@ -79,12 +79,10 @@ class Headers:
 
     @property
     def sizes_bytes(self) -> np.ndarray:
-        """Of whole batches."""
         return self.column("batch_length") + _LENGTH_END
 
     @property
     def counts(self) -> np.ndarray:
-        """Of records."""
         return self.column("records_count")
 
     @property
@@ -99,7 +97,6 @@ class Headers:
 
     @property
     def are_control(self) -> np.ndarray:
-        """Which have control records."""
         return (self._fields["attributes"] & _CONTROL_BIT) != 0
 
     @property

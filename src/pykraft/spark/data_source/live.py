@@ -52,7 +52,6 @@ class LiveQuorum(AbstractContextManager["LiveQuorum", None]):
 
     @property
     def name(self) -> str:
-        """Its name in errors."""
         return f"the quorum at {','.join(map(str, self._controllers))}"
 
     def find_cluster_id(self) -> str | None:

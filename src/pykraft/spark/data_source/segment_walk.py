@@ -97,7 +97,6 @@ class WalkState:
         return one
 
     def chain(self) -> Chain:
-        """Checks the batches from here on."""
         offset, epoch = self.expected.base_offset, self.expected.epoch
         return Chain(self.evidence, offset, epoch, segment_offset=base_offset_of(self.segment))
 

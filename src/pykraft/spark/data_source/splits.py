@@ -110,7 +110,6 @@ class BatchIdentity:
 
     @classmethod
     def of(cls, header: BatchHeader) -> BatchIdentity:
-        """The mark of a batch."""
         return cls(base_offset=header.base_offset, end_offset=header.end_offset, epoch=header.epoch, crc=header.crc)
 
 

@@ -381,7 +381,6 @@ class _Indexed:
         return bisect_left(range(self._count), position, key=lambda at: self.entry(at)[1])
 
     def count_until(self, offset: Offset) -> int:
-        """The number of entries up to this offset."""
         return bisect_right(range(self._count), offset, key=lambda at: self.entry(at)[0])
 
     def cut_after(self, position: int, size_bytes: int) -> int:

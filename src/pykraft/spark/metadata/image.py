@@ -130,12 +130,10 @@ class MetadataImage:
         return effective
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """The name of a topic that exists."""
         topic = self.topics.get((topic_id,))
         return None if topic is None else topic.body["name"]
 
     def remove_topic(self, topic_id: bytes) -> None:
-        """Remove a topic with all that belongs to it."""
         topic = self.topics.pop((topic_id,), None)
         for key in [key for key in self.partitions if key[0] == topic_id]:
             del self.partitions[key]

@@ -169,7 +169,6 @@ class Difference:
     after: TableRow | None
 
     def as_json(self) -> dict[str, Any]:
-        """An object of its fields."""
         return asdict(self)
 
 

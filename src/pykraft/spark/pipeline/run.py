@@ -99,7 +99,6 @@ class PipelineOptions:
     """Micro-batches from one compaction to the next; 0 is never."""
 
     def tables(self) -> DeltaTables:
-        """The tables."""
         return DeltaTables(self.root)
 
 

@@ -119,7 +119,6 @@ class PipelineStatus:
     table_format: str = "delta"
 
     def as_json(self) -> dict[str, Any]:
-        """As a dict of plain values."""
         return asdict(self)
 
 

@@ -37,7 +37,6 @@ class PipelineUpkeep:
     tables: dict[str, TableUpkeep]
 
     def as_json(self) -> dict[str, Any]:
-        """As a dict of plain values."""
         return asdict(self)
 
 

@@ -84,12 +84,10 @@ class Manifest:
 
     @property
     def rows(self) -> int:
-        """All its rows."""
         return sum(each.rows for each in self.files)
 
     @property
     def batches(self) -> int:
-        """All its record batches."""
         return sum(each.batches for each in self.files)
 
 
@@ -191,7 +189,6 @@ class QueryFolder:
                 (self.rows_folder(batch_id) / each.name).unlink(missing_ok=True)
 
     def remove(self) -> None:
-        """Remove all of it."""
         shutil.rmtree(self.path, ignore_errors=True)
 
     def _manifest_path(self, manifest: Manifest) -> Path:

@@ -110,7 +110,6 @@ class StagedBatch:
 
     @property
     def story(self) -> str:
-        """Which rows these are, for messages."""
         last_row = self.first_row_of_partition + self.count - 1
         return f"rows {self.first_row_of_partition} to {last_row} of partition {self.partition}"
 

@@ -55,7 +55,6 @@ class Commit:
     end: Mapping[str, Any]
 
     def as_json(self) -> str:
-        """As text."""
         return json.dumps({"stream": self.stream, "batch_id": self.batch_id, "start": self.start, "end": self.end})
 
     @classmethod

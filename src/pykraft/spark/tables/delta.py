@@ -97,7 +97,6 @@ class DeltaTables:
         self.root = root
 
     def has(self, name: str) -> bool:
-        """Whether the table exists."""
         return DeltaTable.is_deltatable(str(self.root / name))
 
     def replace(self, name: str, frame: DataFrame) -> int:
