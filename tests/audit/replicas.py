@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pykraft.audit.directory_audit import AuditResult, AuditTask, DirectoryAudit, JudgedLog, run_audits, run_task
 from pykraft.audit.findings import AuditedLog, AuditKind, AuditReport
-from pykraft.audit.part import RangeDigest
+from pykraft.audit.segment import RangeDigest
 from pykraft.client.serde import bytes_serde
 from pykraft.local.journal import Acknowledged
 from pykraft.log.offline.verify_log import LogSummary
@@ -18,9 +18,6 @@ from tests.log.data_directory import GOLDEN, make_node
 from tests.snapshot.snapshots import id_of
 from tests.spark.logs import write_segment
 
-PART_SIZE_BYTES = 16_000
-"""Several parts of a segment of Kafka's."""
-
 
 def run_here(tasks: Sequence[AuditTask]) -> list[AuditResult]:
     """Carry out the tasks one after the other, and in another order than they have."""
@@ -28,14 +25,9 @@ def run_here(tasks: Sequence[AuditTask]) -> list[AuditResult]:
     return [results[number] for number in range(len(tasks))]
 
 
-def audited(
-    directories: Sequence[Path],
-    *,
-    acknowledged: Sequence[Acknowledged] | None = None,
-    part_size_bytes: int = PART_SIZE_BYTES,
-) -> AuditReport:
+def audited(directories: Sequence[Path], *, acknowledged: Sequence[Acknowledged] | None = None) -> AuditReport:
     """The report of an audit in this process."""
-    audit = DirectoryAudit(OsFs(), directories, acknowledged=acknowledged, part_size_bytes=part_size_bytes)
+    audit = DirectoryAudit(OsFs(), directories, acknowledged=acknowledged)
     (report,) = run_audits([audit], run_here)
     return report
 

@@ -65,17 +65,15 @@ def test_all_planted_damages_are_named(share: int, tmp_path: Path) -> None:
     assert [str(one) for one in planted if not is_named(one)] == []
 
 
-@pytest.mark.parametrize("part_size_bytes", [700, 64 * 1024 * 1024])
 @pytest.mark.parametrize("recording", RECORDINGS)
-def test_what_kafka_wrote_is_sound(recording: str, part_size_bytes: int) -> None:
-    report = audited(kafkas_replicas(recording), part_size_bytes=part_size_bytes)
+def test_what_kafka_wrote_is_sound(recording: str) -> None:
+    report = audited(kafkas_replicas(recording))
     assert report.damage == []
     assert len(report.logs) >= 3
 
 
-@pytest.mark.parametrize("part_size_bytes", [700, 64 * 1024 * 1024])
-def test_what_pykraft_wrote_is_sound(part_size_bytes: int, tmp_path: Path) -> None:
-    report = audited(our_replicas(tmp_path), part_size_bytes=part_size_bytes)
+def test_what_pykraft_wrote_is_sound(tmp_path: Path) -> None:
+    report = audited(our_replicas(tmp_path))
     assert (report.damage, report.notes) == ([], [])
     assert {(log.start_offset, log.end_offset, log.batches_count) for log in report.logs} == {(0, 60, 60)}
 
@@ -169,12 +167,12 @@ def test_only_some_ranges_of_a_log_are_narrowed() -> None:
     assert narrow_tasks([one, one], 1) == []
 
 
-@pytest.mark.parametrize("part_size_bytes", [300, 1_500])
-def test_parts_are_judged_as_the_whole_is(part_size_bytes: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", [300, 1_500])
+def test_segments_are_judged_as_the_whole_is(seed: int, tmp_path: Path) -> None:
     sources = [our_replicas(tmp_path / "ours"), kafkas_replicas("static"), kafkas_replicas("dynamic")]
-    for planted in plant_all(sources, tmp_path / "copies", 20, part_size_bytes):
+    for planted in plant_all(sources, tmp_path / "copies", 20, seed):
         whole = verify(OsFs(), planted.replica, on_progress=lambda _: None)
-        report = audited([planted.replica], part_size_bytes=part_size_bytes)
+        report = audited([planted.replica])
         wanted = {(one.path, one.position) for one in whole.findings.damage}
         # Only the audit knows what the files of a log that is too short say.
         found = {(one.path, one.position) for one in report.damage if "once reached" not in one.expected}

@@ -15,7 +15,7 @@ from pykraft.audit.plan import (
     KEPT,
     AuditedPartition,
     EarlierFiles,
-    PartTask,
+    SegmentTask,
     SnapshotTask,
     digest_offsets,
     find_partitions,
@@ -31,13 +31,12 @@ from tests.log.logs import batch, fill, open_log
 GIB = 1024**3
 
 
-def test_each_part_of_each_segment_and_each_snapshot_is_a_task(tmp_path: Path) -> None:
+def test_each_segment_and_each_snapshot_is_a_task(tmp_path: Path) -> None:
     (partition,) = find_partitions(OsFs(), our_replicas(tmp_path)[0])
-    tasks = list(tasks_of(partition, part_size_bytes=1_000, offsets_a_digest=1_024, has_journal=False))
-    parts = [task for task in tasks if isinstance(task, PartTask)]
-    assert {task.base_offset for task in parts} == set(partition.base_offsets)
-    assert len(parts) == sum(-(-size // 1_000) for _, size in partition.segments)
-    assert {task.probes for task in parts} == {(Offset(30),)}
+    tasks = list(tasks_of(partition, offsets_a_digest=1_024, has_journal=False))
+    segment_tasks = [task for task in tasks if isinstance(task, SegmentTask)]
+    assert [(task.base_offset, task.size_bytes) for task in segment_tasks] == list(partition.segments)
+    assert {task.probes for task in segment_tasks} == {(Offset(30),)}
     assert [task.path.name for task in tasks if isinstance(task, SnapshotTask)] == [
         "00000000000000000030-0000000001.checkpoint"
     ]
@@ -53,7 +52,7 @@ def test_ten_tebibytes_are_planned_from_their_listing(tmp_path: Path) -> None:
     partition = AuditedPartition(replica="n1", path=tmp_path, names=(), segments=segments)
     width = digest_offsets(OsFs(), [partition])
     assert 10 * 1024 * 10_000_000 / width < DIGESTS_MAX * 1.01
-    assert sum(1 for _ in tasks_of(partition, offsets_a_digest=width, has_journal=False)) == 10 * 1024 * 16
+    assert sum(1 for _ in tasks_of(partition, offsets_a_digest=width, has_journal=False)) == 10 * 1024
 
 
 def test_a_small_log_has_wide_digests(tmp_path: Path) -> None:

@@ -70,7 +70,6 @@ CASES: list[tuple[str, int, str]] = [
     ("storage info --config garbage", 2, "garbage: a properties file is text"),
     ("storage info --config file-as-log-dir.properties", 1, ""),
     ("audit garbage", 2, "garbage"),
-    ("audit sound --part-size 0", 2, "--part-size"),
     ("verify garbage", 2, "garbage"),
     ("verify loop", 2, "loop"),
     ("verify directory", 2, "it holds nothing"),

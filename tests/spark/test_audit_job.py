@@ -11,7 +11,7 @@ from pykraft.errors import StorageError
 from pykraft.log.os_fs import OsFs
 from pykraft.spark.audit_job import run_on, slices_of
 from tests.audit.planted import plant_all
-from tests.audit.replicas import PART_SIZE_BYTES, kafkas_replicas, our_replicas, run_here
+from tests.audit.replicas import kafkas_replicas, our_replicas, run_here
 
 DAMAGES = 20
 """Two of each kind, all in two jobs; tests/audit has 300."""
@@ -23,7 +23,7 @@ def test_executors_name_what_one_process_names(spark: SparkSession, tmp_path: Pa
     several = [*(one.directories for one in planted), *sources]
 
     def audits() -> list[DirectoryAudit]:
-        return [DirectoryAudit(OsFs(), each, part_size_bytes=PART_SIZE_BYTES) for each in several]
+        return [DirectoryAudit(OsFs(), each) for each in several]
 
     reports = run_audits(audits(), lambda tasks: run_on(spark, tasks))
     assert reports == run_audits(audits(), run_here)

@@ -20,7 +20,7 @@ from pykraft.spark.data_source.splits import Split, read_chunks
 from pykraft.spark.metadata.directory import NOW, Moment, furthest, records_until
 from pykraft.spark.source import register
 from pykraft.types import Offset
-from tests.audit.replicas import PART_SIZE_BYTES, audited, our_replicas
+from tests.audit.replicas import audited, our_replicas
 from tests.log.data_directory import GOLDEN, flip, make_node, segments
 from tests.object_storage.s3_server import SECRET, Proxy, Storage, environment, proxied, running
 from tests.spark.data_source.test_file_stream import read, run
@@ -102,7 +102,7 @@ def test_executors_audit_replicas_there_as_those_of_directories(
     for replica in replicas:
         storage.upload(replica, f"s3://audit/{replica.name}")
     names = [located(f"s3://audit/{replica.name}") for replica in replicas]
-    audit = DirectoryAudit(Files(), names, part_size_bytes=PART_SIZE_BYTES)
+    audit = DirectoryAudit(Files(), names)
     (report,) = run_audits([audit], lambda tasks: run_on(there, tasks))
     expected = json.dumps(list(audited(replicas).rows())).replace(str(tmp_path), "s3://audit")
     assert list(report.rows()) == json.loads(expected)

@@ -1,8 +1,8 @@
 """One audit: which tasks it needs, and what their results say about each replica and about all of them.
 
-`DirectoryAudit.tasks` check each part of each log, and each snapshot; they may run anywhere, in any order. With their
-results, `DirectoryAudit.narrowed` judges each replica as `pykraft verify` does, and returns tasks that find the first
-byte where two replicas differ. With their results, `DirectoryAudit.report` says what differs, and looks for
+`DirectoryAudit.tasks` check each segment of each log, and each snapshot; they may run anywhere, in any order. With
+their results, `DirectoryAudit.narrowed` judges each replica as `pykraft verify` does, and returns tasks that find the
+first byte where two replicas differ. With their results, `DirectoryAudit.report` says what differs, and looks for
 acknowledged records. Invariant: whoever holds an audit holds digests and findings, never the data, and reads small
 files only. Its replicas may be running: what a node writes meanwhile is no damage.
 
@@ -37,16 +37,15 @@ from typing import Final, TypeAlias
 
 from pykraft.audit.findings import AuditedLog, AuditKind, AuditReport
 from pykraft.audit.narrow import ByteDifference, NarrowTask, batch_before, first_difference
-from pykraft.audit.part import PartResult, RangeDigest, SnapshotResult, carry_out, ignore_progress
 from pykraft.audit.plan import (
-    PART_SIZE_BYTES,
     AuditedPartition,
-    PartTask,
+    SegmentTask,
     SnapshotTask,
     digest_offsets,
     replicas_of,
     tasks_of,
 )
+from pykraft.audit.segment import RangeDigest, SegmentResult, SnapshotResult, carry_out, ignore_progress
 from pykraft.core.epochs import epoch_at
 from pykraft.errors import ProtocolError, UsageError
 from pykraft.local.journal import Acknowledged, RecordSpan, parse_event
@@ -104,8 +103,8 @@ def _producers_file(log: JudgedLog) -> str:
     return f"{log.producers_offset:020d}.snapshot"
 
 
-def judged(partition: AuditedPartition, report: PartitionReport, results: Sequence[PartResult]) -> JudgedLog:
-    """Put together what is known of a log. Digests of parts that share a range are added."""
+def judged(partition: AuditedPartition, report: PartitionReport, results: Sequence[SegmentResult]) -> JudgedLog:
+    """Put together what is known of a log. Digests of segments that share a range are added."""
     digests: dict[int, RangeDigest] = {}
     for one in (digest for result in results for digest in result.digests):
         known = digests.get(one.number)
@@ -264,19 +263,19 @@ class JoinedReading(Reading):
     """What the tasks have read."""
 
     def __init__(
-        self, fs: Fs, parts: Mapping[Path, Sequence[PartResult]], snapshots: Mapping[Path, SnapshotResult]
+        self, fs: Fs, segments: Mapping[Path, Sequence[SegmentResult]], snapshots: Mapping[Path, SnapshotResult]
     ) -> None:
         super().__init__(fs, ignore_progress)
-        self._parts = parts
+        self._segments = segments
         self._snapshots = snapshots
 
     def log(
         self, directory: Path, names: Sequence[str], base_offsets: Sequence[Offset], findings: Findings
     ) -> LogSummary:
-        """Put the parts together; segments that are newer than the plan are not looked at."""
+        """Put the segments together; those that are newer than the plan are not looked at."""
         del base_offsets
         check = LogCheck(self.fs, directory, findings, on_progress=ignore_progress)
-        return check.join(names, [part.checked for part in self._parts.get(directory, ())])
+        return check.join(names, [segment.checked for segment in self._segments.get(directory, ())])
 
     def snapshot(self, path: Path, log: LogSummary, findings: Findings) -> None:
         """Report what the task found, and compare the snapshot with the log."""
@@ -294,15 +293,15 @@ class JoinedReading(Reading):
             self._compare(path, name.offset, result.head, findings)
 
     def _compare(self, path: Path, offset: Offset, head: SnapshotHead, findings: Findings) -> None:
-        parts = self._parts.get(path.parent, ())
-        timestamp = next((part.timestamps[offset] for part in parts if offset in part.timestamps), None)
+        segments = self._segments.get(path.parent, ())
+        timestamp = next((each.timestamps[offset] for each in segments if offset in each.timestamps), None)
         if timestamp not in (None, head.last_contained_log_timestamp):
             expected = f"timestamp {timestamp} of offset {offset - 1} in the log"
             found = f"{head.last_contained_log_timestamp} in the SnapshotHeader"
             findings.add_damage(path, 0, expected=expected, found=found, advice=SNAPSHOT_ADVICE)
         voters: MembershipRecord | None = None
         level: MembershipRecord | None = None
-        for at, record in ((at, record) for part in parts for at, record in part.membership):
+        for at, record in ((at, record) for segment in segments for at, record in segment.membership):
             if at < offset:
                 level = record if isinstance(record, KRaftVersion) else level
                 voters = record if isinstance(record, KRaftVoters) else voters
@@ -409,8 +408,8 @@ def tell_ends(logs: Sequence[JudgedLog], report: AuditReport) -> None:
             report.add_note(log.replica, log.path, text)
 
 
-AuditTask: TypeAlias = PartTask | SnapshotTask | NarrowTask
-AuditResult: TypeAlias = PartResult | SnapshotResult | ByteDifference | None
+AuditTask: TypeAlias = SegmentTask | SnapshotTask | NarrowTask
+AuditResult: TypeAlias = SegmentResult | SnapshotResult | ByteDifference | None
 
 
 def run_task(fs: Fs, task: AuditTask) -> AuditResult:
@@ -427,17 +426,15 @@ class DirectoryAudit:
         directories: Sequence[Path],
         *,
         acknowledged: Sequence[Acknowledged] | None = None,
-        part_size_bytes: int = PART_SIZE_BYTES,
     ) -> None:
         """List the directories. Errors: see `pykraft.audit.plan.replicas_of`."""
         self._directories = directories
         self._acknowledged = acknowledged
-        self._part_size_bytes = part_size_bytes
         self._report = AuditReport()
         self._fs, self._groups = replicas_of(fs, directories)
         self._widths = {name: digest_offsets(fs, group) for name, group in self._groups.items()}
         self._logs: dict[str, list[JudgedLog]] = {}
-        self._results: dict[Path, list[PartResult]] = defaultdict(list)
+        self._results: dict[Path, list[SegmentResult]] = defaultdict(list)
         self._narrowed: dict[str, list[NarrowTask]] = {}
 
     @property
@@ -448,10 +445,9 @@ class DirectoryAudit:
         """What is to be read, in an order that `narrowed` knows."""
         return [task for name, group in self._groups.items() for one in group for task in self._tasks_of(name, one)]
 
-    def _tasks_of(self, name: str, partition: AuditedPartition) -> Iterable[PartTask | SnapshotTask]:
+    def _tasks_of(self, name: str, partition: AuditedPartition) -> Iterable[SegmentTask | SnapshotTask]:
         return tasks_of(
             partition,
-            part_size_bytes=self._part_size_bytes,
             offsets_a_digest=self._widths[name],
             has_journal=bool(self._acknowledged),
         )
@@ -464,12 +460,10 @@ class DirectoryAudit:
             for partition in group:
                 for _ in self._tasks_of(name, partition):
                     match next(waiting):
-                        case PartResult() as part:
-                            self._results[partition.path].append(part)
+                        case SegmentResult() as segment:
+                            self._results[partition.path].append(segment)
                         case SnapshotResult() as snapshot:
                             snapshots[snapshot.path] = snapshot
-                        case _:
-                            pass  # the part before it has read these bytes
         reading = JoinedReading(self._fs, self._results, snapshots)
         found = {path: log for directory in self._directories for path, log in self._judge(directory, reading).items()}
         for name, group in self._groups.items():
@@ -524,7 +518,7 @@ class DirectoryAudit:
                 self._report.add_note(
                     logs[0].replica, logs[0].path, "is in no other directory: nothing to compare with"
                 )
-            spans = {log.path: [span for part in self._results[log.path] for span in part.spans] for log in logs}
+            spans = {log.path: [span for segment in self._results[log.path] for span in segment.spans] for log in logs}
             # The journal is that of the only log, or of the one in which the workload wrote.
             if said and (len(self._logs) == 1 or any(spans.values())):
                 tell_lost(self._fs, logs, spans, said, self._report)

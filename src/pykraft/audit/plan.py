@@ -1,8 +1,7 @@
 """Plans an audit: which replicas there are, and which bytes a task reads. Only names, sizes and small files are read.
 
 The directories are one of each replica of one cluster, all of them log directories or all partitions. A task reads a
-snapshot, or a part of a segment. A plan names parts by *cuts*, positions that need not be where a batch begins; the
-task itself finds the batches (`pykraft.audit.part`). So the number of tasks follows from the bytes alone.
+snapshot or a segment, so the number of tasks follows from the names alone.
 
 A node may write meanwhile. The tasks read its log up to the size that the plan has; a recovery point or an epoch of a
 moment later would call the rest lost. Invariant: no file in `EarlierFiles` is younger than the sizes in the plan.
@@ -26,7 +25,6 @@ from pykraft.log.paths import LOG, OFFSET_INDEX, base_offsets_in, parse_checkpoi
 from pykraft.log.small_files import epoch_checkpoint, recovery_point
 from pykraft.types import Offset
 
-PART_SIZE_BYTES: Final = 64 * 1024 * 1024
 DIGESTS_MAX: Final = 65_536
 """About so many digests of one log come back to the driver, however large it is."""
 DIGEST_SIZE_BYTES_MIN: Final = 1024 * 1024
@@ -54,15 +52,12 @@ class AuditedPartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartTask:
-    """Check the part of a segment from the cut with this number to the next one."""
+class SegmentTask:
+    """Check a segment, up to the size that it had when it was planned."""
 
     partition: Path
     base_offset: Offset
     size_bytes: int
-    """Of the whole segment, when it was planned."""
-    cut: int
-    cut_size_bytes: int
     digest_offsets: int
     """A digest is about the batches that begin at this many offsets."""
     probes: tuple[Offset, ...]
@@ -119,26 +114,19 @@ def _last_indexed(fs: Fs, partition: AuditedPartition) -> int:
 
 
 def tasks_of(
-    partition: AuditedPartition,
-    *,
-    part_size_bytes: int = PART_SIZE_BYTES,
-    offsets_a_digest: int,
-    has_journal: bool,
-) -> Iterator[PartTask | SnapshotTask]:
+    partition: AuditedPartition, *, offsets_a_digest: int, has_journal: bool
+) -> Iterator[SegmentTask | SnapshotTask]:
     """What is to be read of a partition, in the order of the log; then its snapshots."""
     probes = tuple(found.offset for found in snapshot_ids_in(partition.names))
     for base_offset, size_bytes in partition.segments:
-        for cut in range(max(1, -(-size_bytes // part_size_bytes))):
-            yield PartTask(
-                partition=partition.path,
-                base_offset=base_offset,
-                size_bytes=size_bytes,
-                cut=cut,
-                cut_size_bytes=part_size_bytes,
-                digest_offsets=offsets_a_digest,
-                probes=probes,
-                has_journal=has_journal,
-            )
+        yield SegmentTask(
+            partition=partition.path,
+            base_offset=base_offset,
+            size_bytes=size_bytes,
+            digest_offsets=offsets_a_digest,
+            probes=probes,
+            has_journal=has_journal,
+        )
     for name in partition.names:
         if parse_checkpoint(name):
             yield SnapshotTask(path=partition.path / name)

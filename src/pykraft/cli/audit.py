@@ -8,16 +8,13 @@ from rich.console import Console
 
 from pykraft.audit.directory_audit import DirectoryAudit, read_acknowledged, run_audits
 from pykraft.audit.findings import audit_page, lines
-from pykraft.audit.plan import PART_SIZE_BYTES
 from pykraft.cli.errors import EXIT_DIRECTORY
-from pykraft.cli.parsing.value import ExistingPath, NewFile, NumberType, json_lines_option
+from pykraft.cli.parsing.value import ExistingPath, NewFile, json_lines_option
 from pykraft.cli.printable import print_lines, printable
 from pykraft.errors import UsageError
 from pykraft.object_storage.files import Files
 from pykraft.process.extras import imported_for
 from pykraft.text.words import counted
-
-MIB = 1024 * 1024
 
 
 @click.command(short_help="Check the directories of all replicas against each other, with Spark.")
@@ -38,13 +35,6 @@ MIB = 1024 * 1024
 @click.option("--report", type=NewFile(), help="Also write a page with the findings to this file.")
 @json_lines_option("per log, finding and note, and a last one with the totals")
 @click.option(
-    "--part-size",
-    type=NumberType(int, 1),
-    default=PART_SIZE_BYTES // MIB,
-    show_default=True,
-    help="Size in MiB of what a task reads.",
-)
-@click.option(
     "--master",
     default="local[*]",
     show_default=True,
@@ -58,7 +48,6 @@ def audit(
     journals: tuple[Path, ...],
     report: Path | None,
     as_json: bool,
-    part_size: int,
     master: str,
     conf: tuple[str, ...],
 ) -> None:
@@ -76,9 +65,7 @@ def audit(
     if acknowledged == []:
         raise UsageError(f"--journal {journals[0]}: nothing in it was acknowledged")
     # Report a wrong directory before Spark starts. Executors may have another working directory.
-    one = DirectoryAudit(
-        Files(), [path.absolute() for path in directories], acknowledged=acknowledged, part_size_bytes=part_size * MIB
-    )
+    one = DirectoryAudit(Files(), [path.absolute() for path in directories], acknowledged=acknowledged)
     with session_at(settings) as spark, Console(stderr=True).status(f"reading {one.size_bytes} bytes"):
         (found,) = run_audits([one], lambda tasks: run_on(spark, tasks))
     if report is not None:

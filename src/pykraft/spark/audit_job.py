@@ -1,7 +1,7 @@
 """Carries out the tasks of a directory audit on Spark's executors.
 
 A task of Spark does one or more tasks of the audit, so that each reads about one part's worth of bytes. What comes back
-are digests and findings (`pykraft.audit.part`), whose size does not grow with the data that a task reads. Executors
+are digests and findings (`pykraft.audit.segment`), whose size does not grow with the data that a task reads. Executors
 must reach the directories under the same paths or URIs as the driver.
 
 Columns in: ``id`` int64, the index of a task. Columns out: ``id`` int64, ``result`` binary, a pickled result.

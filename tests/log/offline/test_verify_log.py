@@ -4,7 +4,6 @@ Source: ours, after Kafka's ``LogLoader`` and ``LogSegment.recover``.
 """
 
 import struct
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,7 @@ import pytest
 from pykraft.errors import CorruptionError
 from pykraft.log.offline.verify import verify
 from pykraft.log.offline.verify_findings import FINDINGS_MAX, Findings
-from pykraft.log.offline.verify_index import OffsetIndexCheck, TimeIndexCheck
-from pykraft.log.offline.verify_log import CheckedPart, LogCheck, LogPart, LogSummary, SegmentCheck
+from pykraft.log.offline.verify_log import CheckedSegment, LogCheck, LogSummary
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.recovery_point import RecoveryPoint
 from pykraft.protocol.batch import scan
@@ -174,134 +172,51 @@ def test_a_log_without_segments_is_empty(tmp_path: Path) -> None:
     assert report.partitions[0].log == LogSummary()
 
 
-def check(path: Path, first: int, last: int) -> list[tuple[str, int]]:
-    """Findings of a part that has the batches with these numbers, the last one excluded."""
-    fs, findings, base = OsFs(), Findings(), Offset(int(path.stem))
-    batches = list(scan(path.read_bytes()))
-    start, end = batches[first][0], batches[last][0]
-    index_path, times_path = path.with_suffix(".index"), path.with_suffix(".timeindex")
-    with closing(fs.open(path)) as file, closing(fs.open(index_path)) as index, closing(fs.open(times_path)) as times:
-        segment = SegmentCheck(path, file, end)
-        segment.index = OffsetIndexCheck(index_path, index, base, findings)
-        segment.times = TimeIndexCheck(times_path, times, base, findings)
-        segment.begin_at(start, batches[first][1].base_offset)
-        for position, header in batches[first:last]:
-            segment.saw(position, header)
-        segment.end_part()
-        assert segment.seen_until == end
-    return [(one.path.suffix, one.position) for one in findings.damage]
-
-
-def test_each_part_has_its_own_entries(tmp_path: Path) -> None:
-    path = segments(make_node(tmp_path))[1]
-    assert check(path, 4, 12) == []
-    # The fourth entry is about the eighth batch, or a later one.
-    flip(path.with_suffix(".index"), 3 * 8 + 3)
-    flip(path.with_suffix(".timeindex"), 3 * 12 + 7)
-    parts = [check(path, first, first + 4) for first in range(0, 20, 4)]
-    found = [one for part in parts for one in part]
-    assert (".index", 24) in found
-    assert (".timeindex", 36) in found
-    assert check(path, 0, 4) == []
-
-
-def test_an_entry_within_the_last_batch_is_found_by_its_part(tmp_path: Path) -> None:
-    path = segments(make_node(tmp_path))[1]
-    batches = list(scan(path.read_bytes()))
-    index = path.with_suffix(".index")
-    content = bytearray(index.read_bytes())
-    # The first entry points into the middle of the fourth batch.
-    content[4:8] = (batches[3][0] + 5).to_bytes(4, "big")
-    index.write_bytes(content)
-    assert (".index", 0) in check(path, 0, 4)
-    assert (".index", 0) not in check(path, 4, 8)
-
-
 @pytest.fixture
 def node(tmp_path: Path) -> Path:
     return make_node(tmp_path)
 
 
-def parts_of(node: Path, batches_a_part: int = 5) -> list[LogPart]:
-    found: list[LogPart] = []
-    for path in segments(node):
-        batches = list(scan(path.read_bytes()))
-        starts = batches[::batches_a_part]
-        ends = [position for position, _ in starts[1:]] + [path.stat().st_size]
-        found += [
-            LogPart(base_offset=Offset(int(path.stem)), start=position, end=end, offset=header.base_offset)
-            for (position, header), end in zip(starts, ends, strict=True)
-        ]
-    return found
+def checked(node: Path, path: Path) -> CheckedSegment:
+    later = [other for other in segments(node) if other > path]
+    check = LogCheck(OsFs(), node, Findings(), on_progress=lambda _: None)
+    return check.run_segment(Offset(int(path.stem)), path.stat().st_size, later)
 
 
-def checked(node: Path, part: LogPart) -> CheckedPart:
-    later = [path for path in segments(node) if int(path.stem) > part.base_offset]
-    return LogCheck(OsFs(), node, Findings(), on_progress=lambda _: None).run_part(part, later)
-
-
-def joined(node: Path, parts: list[CheckedPart]) -> tuple[LogSummary, list[tuple[str, int]]]:
+def joined(node: Path, paths: list[Path]) -> tuple[LogSummary, list[tuple[str, int]]]:
     findings = Findings()
-    names = OsFs().listdir(node)
-    summary = LogCheck(OsFs(), node, findings, on_progress=lambda _: None).join(names, parts)
+    check = LogCheck(OsFs(), node, findings, on_progress=lambda _: None)
+    summary = check.join(OsFs().listdir(node), [checked(node, path) for path in paths])
     return summary, [(one.path.name, one.position) for one in findings.damage]
 
 
-def test_sound_parts_are_the_whole_log(node: Path) -> None:
+def test_sound_segments_are_the_whole_log(node: Path) -> None:
     whole = LogCheck(OsFs(), node, Findings(), on_progress=lambda _: None)
-    names = OsFs().listdir(node)
-    wanted = whole.run(names, [Offset(int(path.stem)) for path in segments(node)])
-    parts = parts_of(node)
-    assert len(parts) > len(segments(node))
-    assert joined(node, [checked(node, part) for part in parts]) == (wanted, [])
-    assert {checked(node, part).max_timestamp for part in parts} > {1_000_004, 1_000_059}
+    wanted = whole.run(OsFs().listdir(node), [Offset(int(path.stem)) for path in segments(node)])
+    assert joined(node, segments(node)) == (wanted, [])
 
 
-def test_a_part_that_does_not_continue_the_one_before_is_damage(node: Path) -> None:
-    parts = parts_of(node)
-    results = [checked(node, part) for part in parts if part != parts[2]]
-    _, damage = joined(node, results)
-    assert (segments(node)[0].name, parts[3].start) in damage
+def test_a_segment_that_does_not_continue_the_one_before_is_damage(node: Path) -> None:
+    first, _, third, *_ = segments(node)
+    assert (third.name, 0) in joined(node, [first, third])[1]
 
 
-def test_an_epoch_that_goes_back_between_two_parts_is_damage(node: Path) -> None:
-    parts = parts_of(node)
+def test_an_epoch_that_goes_back_between_two_segments_is_damage(node: Path) -> None:
     (node / "leader-epoch-checkpoint").unlink()
-    first = next(at for at, part in enumerate(parts) if part.offset > 30 and part.start > 0)
-    path = node / f"{parts[first].base_offset:020d}.log"
+    path = segments(node)[-1]
     content = bytearray(path.read_bytes())
-    for position, header in scan(bytes(content)):
-        if header.base_offset >= parts[first].offset:
-            content[position + 12 : position + 16] = (1).to_bytes(4, "big")
+    for position, _ in scan(bytes(content)):
+        content[position + 12 : position + 16] = bytes(4)
     path.write_bytes(content)
-    _, damage = joined(node, [checked(node, part) for part in parts])
-    assert (path.name, parts[first].start) in damage
+    assert (path.name, 0) in joined(node, segments(node))[1]
 
 
-def test_what_parts_say_twice_is_told_once(node: Path) -> None:
-    flip(segments(node)[0].with_suffix(".index"), 3)
-    _, damage = joined(node, [checked(node, part) for part in parts_of(node)])
-    assert len(damage) == len(set(damage)) > 0
-
-
-def test_a_low_entry_of_the_time_index_is_noticed_where_parts_meet(node: Path) -> None:
-    path = segments(node)[0]
-    parts = [part for part in parts_of(node) if part.base_offset == 0]
-    results = [checked(node, part) for part in parts]
-    assert results[1].first_time_entry is not None
-    low = CheckedPart(
-        part=results[1].part,
-        summary=results[1].summary,
-        findings=results[1].findings,
-        is_offset_known=True,
-        is_over=False,
-        epoch=results[1].epoch,
-        max_timestamp=results[1].max_timestamp,
-        first_time_entry=(12, 7),
-    )
-    rest = [checked(node, part) for part in parts_of(node)[len(parts) :]]
-    _, damage = joined(node, [results[0], low, *results[2:], *rest])
-    assert damage == [(path.with_suffix(".timeindex").name, 12)]
+def test_what_a_node_wrote_since_the_plan_is_not_checked(node: Path) -> None:
+    path = segments(node)[-1]
+    check = LogCheck(OsFs(), node, Findings(), on_progress=lambda _: None)
+    *_, (last, _) = scan(path.read_bytes())
+    flip(path, last + 90)
+    assert check.run_segment(Offset(int(path.stem)), last, []).findings.damage == []
 
 
 PATH = Path("file")

@@ -84,19 +84,6 @@ class Findings:
         count = self.damage_count - len(self.damage) + len(kept)
         return Findings(damage=kept, damage_count=count, notes=self.notes, notes_count=self.notes_count)
 
-    def extend_by_new(self, other: Findings) -> None:
-        """Add the findings of a check of another part of the same log: both may have found the same.
-
-        Where the epochs of a range are contradicted, its first batch in each file is enough, too.
-        """
-        known, notes = set(map(_identity, self.damage)), set(self.notes)
-        fresh = [one for one in other.damage if _identity(one) not in known]
-        fresh_notes = [one for one in other.notes if one not in notes]
-        self.damage_count += other.damage_count - len(other.damage) + len(fresh)
-        self.notes_count += other.notes_count - len(other.notes) + len(fresh_notes)
-        self.damage += fresh[: FINDINGS_MAX - len(self.damage)]
-        self.notes += fresh_notes[: FINDINGS_MAX - len(self.notes)]
-
 
 def _identity(one: DamageFinding) -> tuple[Path, int | None, str, str]:
     position = None if one.found.startswith("epoch ") else one.position

@@ -126,14 +126,6 @@ class TimeIndexCheck(_IndexCheck):
     def __init__(self, path: Path, file: File, base_offset: Offset, findings: Findings) -> None:
         super().__init__(path, file, TIME_ENTRY, findings, what="an offset", base=base_offset)
 
-    def begin_at(self, offset: int) -> int:
-        """Skip the entries below this offset, where a part of the segment begins; returns the timestamp of the last."""
-        timestamp = NO_TIMESTAMP
-        while self.ahead is not None and self.next < offset:
-            timestamp = self.ahead[0]
-            self.advance()
-        return timestamp
-
     def saw(self, last_offset: int, own_timestamp: int, max_timestamp: int) -> None:
         """Check the entries up to this batch; ``max_timestamp`` is the largest timestamp up to and including it."""
         while self.ahead is not None and self.next <= last_offset:

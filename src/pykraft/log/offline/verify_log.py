@@ -5,10 +5,9 @@ segment. A torn tail is only a note: a running node is writing these bytes, or t
 end is damage, because a start would remove what may have been acknowledged. Each file is checked up to its size when it
 was opened.
 
-A log is checked in parts that know nothing of each other: `check_part` checks one, a whole segment or less, and
-`LogCheck.join` puts the results together. Invariants: every entry of an index is compared with the batches, however
-many parts the segment is checked in; a result is as small as the number of its epochs and findings, which are limited.
-Memory: one chunk, or one larger batch.
+Segments may be checked by tasks that know nothing of each other: `LogCheck.run_segment` checks one, and `LogCheck.join`
+puts the results together. Invariants: every entry of an index is compared with the batches; a result is as small as the
+number of its epochs and findings, which are limited. Memory: one chunk, or one larger batch.
 
 Source: ours, after Kafka's ``LogLoader``, ``LogSegment.recover``, ``OffsetIndex`` and ``TimeIndex``.
 """
@@ -34,7 +33,6 @@ from pykraft.log.judge import (
     lost_before,
 )
 from pykraft.log.offline.verify_findings import Findings
-from pykraft.log.offline.verify_index import ADVICE as INDEX_ADVICE
 from pykraft.log.offline.verify_index import NO_TIMESTAMP, OffsetIndexCheck, TimeIndexCheck
 from pykraft.log.paths import LOG, OFFSET_INDEX, TIME_INDEX, segment_file
 from pykraft.log.scan import REPAIR
@@ -71,37 +69,20 @@ class LogSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogPart:
-    """Some bytes of one segment, from the start of a batch to that of another one, or to the end of the file.
-
-    ``start`` and ``end`` (exclusive) are positions; ``offset`` is the base offset of the first batch.
-    """
+class CheckedSegment:
+    """What `LogCheck.run_segment` found, for the one who joins the segments of a log."""
 
     base_offset: Offset
-    start: int
     end: int
-    offset: Offset
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedPart:
-    """What `LogCheck.run_part` found in a part, for the one who joins the parts of a log."""
-
-    part: LogPart
+    """Position; what a node wrote after it was not looked at."""
     summary: LogSummary
     findings: Findings
     is_offset_known: bool
-    """False when the part ends with bytes whose offsets nobody knows; else the next batch has ``end_offset``."""
+    """False when the segment ends with bytes whose offsets nobody knows; else the next batch has ``end_offset``."""
     is_over: bool
-    """The log ends in this part, whatever comes after it."""
+    """The log ends in this segment, whatever comes after it."""
     epoch: Epoch | None
-    """Smallest epoch that the next batch may have; None when the part has no sound batch."""
-    max_timestamp: int
-    first_time_entry: tuple[int, int] | None
-    """Position and timestamp of the first entry of the time index about this part; None if there is none."""
-
-
-NO_OFFSET: Final = -1
+    """Smallest epoch that the next batch may have; None when the segment has no sound batch."""
 
 
 class SegmentCheck:
@@ -113,26 +94,10 @@ class SegmentCheck:
         self.end = end
         self.index: OffsetIndexCheck | None = None
         self.times: TimeIndexCheck | None = None
-        self.start = 0
         self.seen_until = 0
         """Where the last sound batch ended."""
         self.max_timestamp = NO_TIMESTAMP
-        """The largest so far, entries of the time index about earlier parts included."""
-        self.first_time_entry: tuple[int, int] | None = None
-
-    def begin_at(self, start: int, offset: Offset) -> None:
-        self.start = self.seen_until = start
-        if self.index is not None:
-            self.index.skip_to(start)
-        if self.times is not None:
-            self.max_timestamp = self.times.begin_at(offset)
-            if self.times.ahead is not None:
-                self.first_time_entry = self.times.at, self.times.ahead[0]
-
-    def end_part(self) -> None:
-        """Check that no entry about this part is left: a time entry has been compared with the last batch already."""
-        if self.index is not None:
-            self.index.saw(self.end - 1, NO_OFFSET)
+        """The largest so far."""
 
     def saw(self, position: int, header: BatchHeader) -> None:
         """Check the index entries about a batch that is in the right place."""
@@ -169,9 +134,9 @@ UNPROVEN_ADVICE: Final = (
 
 
 class LogCheck:
-    """One check of a log; `run` performs it, `run_part` that of a part, and `join` puts the parts together.
+    """One check of a log; `run` performs it, `run_segment` that of a segment, and `join` puts the segments together.
 
-    `run` is no join of whole segments: what stands at a bad place also depends on the epoch and the end before it.
+    `run` is no join: what stands at a bad place also depends on the epoch and the end before it.
     """
 
     def __init__(
@@ -197,98 +162,60 @@ class LogCheck:
         self._is_offset_known = True
         self._is_over = False
         self._told: tuple[Path, str, str] | None = None
-        self._max_timestamp = NO_TIMESTAMP
-        self._low_entry: tuple[Path, int, int, int] | None = None
 
     def run(self, names: Sequence[str], base_offsets: Sequence[Offset]) -> LogSummary:
         """Check the segments with these base offsets (ascending) of a directory with these names.
 
         Errors: StorageError.
         """
-        paths = self._begin(names, base_offsets)
-        for at, (path, base_offset) in enumerate(zip(paths, base_offsets, strict=True), start=1):
-            self._later = paths[at:]
-            self._begin_segment(path, base_offset)
-            if self._is_over:
-                break
-            self._look_at(path, base_offset)
-            if self._is_over:
-                break
-        else:
-            self._check_end()
-        return self._summed()
+        return self._go_through(names, base_offsets, self._check_segment)
 
-    def run_part(self, part: LogPart, later: Sequence[Path]) -> CheckedPart:
-        """Check one part, as far as it can be judged alone; ``later`` are the segments after it.
+    def run_segment(self, base_offset: Offset, end: int, later: Sequence[Path]) -> CheckedSegment:
+        """Check a segment up to a position, as far as it can be judged alone; ``later`` are the segments after it.
 
         Errors: StorageError.
         """
-        path = self._directory / segment_file(part.base_offset, LOG)
-        # The recovery point is the directory's; the one who joins the parts reports it.
+        # The recovery point is the directory's; the one who joins the segments reports it.
         self._findings = Findings()
         self._later = later
-        self._chain = Chain(self._evidence, part.offset, segment_offset=part.base_offset)
-        self.summary.start_offset = part.offset
-        segment = self._look_at(path, part.base_offset, part)
-        return CheckedPart(
-            part=part,
+        self._start_at(base_offset)
+        self._check_segment(self._directory / segment_file(base_offset, LOG), base_offset, end)
+        return CheckedSegment(
+            base_offset=base_offset,
+            end=end,
             summary=self._summed(),
             findings=self._findings,
             is_offset_known=self._is_offset_known,
             is_over=self._is_over,
             epoch=self._chain.epoch if self.summary.epochs else None,
-            max_timestamp=segment.max_timestamp,
-            first_time_entry=segment.first_time_entry,
         )
 
-    def join(self, names: Sequence[str], parts: Sequence[CheckedPart]) -> LogSummary:
-        """Put the parts of a whole log together, in their order; each segment has one or more. Errors: StorageError."""
-        base_offsets = [checked.part.base_offset for checked in parts if checked.part.start == 0]
+    def join(self, names: Sequence[str], segments: Sequence[CheckedSegment]) -> LogSummary:
+        """Put the segments of a whole log together, in their order. Errors: StorageError."""
+        by_offset = {checked.base_offset: checked for checked in segments}
+        return self._go_through(names, list(by_offset), lambda path, offset: self._adopt(path, by_offset[offset]))
+
+    def _go_through(
+        self, names: Sequence[str], base_offsets: Sequence[Offset], take: Callable[[Path, Offset], None]
+    ) -> LogSummary:
         paths = self._begin(names, base_offsets)
-        at = -1
-        for checked in parts:
-            if checked.part.start == 0:
-                at += 1
-                self._later = paths[at + 1 :]
-                self._tell_low_entry()
-                self._begin_segment(paths[at], checked.part.base_offset)
-            elif not self._is_over:
-                self._begin_part(paths[at], checked.part)
+        for at, (path, base_offset) in enumerate(zip(paths, base_offsets, strict=True), start=1):
+            self._later = paths[at:]
+            self._begin_segment(path, base_offset)
             if not self._is_over:
-                self._adopt(paths[at], checked)
+                take(path, base_offset)
             if self._is_over:
                 break
         else:
             self._check_end()
-        self._tell_low_entry()
         return self._summed()
 
-    def _tell_low_entry(self) -> None:
-        """Report an entry of the time index below an earlier timestamp, unless its own part has reported it."""
-        if self._low_entry is not None:
-            path, position, timestamp, largest = self._low_entry
-            if all(one.path != path for one in self._findings.damage):
-                expected = f"the largest timestamp until there, {largest}"
-                self._findings.add_damage(path, position, expected=expected, found=str(timestamp), advice=INDEX_ADVICE)
-        self._low_entry, self._max_timestamp = None, NO_TIMESTAMP
-
-    def _begin_part(self, path: Path, part: LogPart) -> None:
-        if self._is_offset_known and self._chain.offset != part.offset:
-            expected, found = f"offset {self._chain.offset}", f"offset {part.offset}"
-            self._report(CorruptionError(path, position=part.start, expected=expected, found=found), part.end)
-        self._chain.offset = part.offset
-        self._is_offset_known = True
-
-    def _adopt(self, path: Path, checked: CheckedPart) -> None:
+    def _adopt(self, path: Path, checked: CheckedSegment) -> None:
         summary, found = self.summary, checked.summary
         if found.epochs and found.epochs[0].epoch < self._chain.epoch:
             expected, epoch = f"an epoch of at least {self._chain.epoch}", f"epoch {found.epochs[0].epoch}"
-            error = EpochError(path, position=checked.part.start, expected=expected, found=epoch)
-            self._report(error, checked.part.end)
-        self._findings.extend_by_new(checked.findings)
-        if checked.first_time_entry is not None and checked.first_time_entry[1] < self._max_timestamp:
-            self._low_entry = path.with_suffix(TIME_INDEX), *checked.first_time_entry, self._max_timestamp
-        self._max_timestamp = max(self._max_timestamp, checked.max_timestamp)
+            self._report(EpochError(path, position=0, expected=expected, found=epoch), checked.end)
+        self._findings.extend(checked.findings)
         if summary.verdict is Verdict.SOUND and found.verdict is not Verdict.SOUND:
             summary.verdict, summary.sound_end_offset = found.verdict, found.sound_end_offset
         for entry in found.epochs:
@@ -349,10 +276,10 @@ class LogCheck:
                 self._chain.offset = base_offset
         self._is_offset_known = True
 
-    def _look_at(self, path: Path, base_offset: Offset, part: LogPart | None = None) -> SegmentCheck:
+    def _check_segment(self, path: Path, base_offset: Offset, planned_end: int | None = None) -> None:
         with ExitStack() as stack:
             file = stack.enter_context(closing(self._fs.open(path)))
-            end = file.size() if part is None else part.end
+            end = file.size() if planned_end is None else planned_end
             index_path, time_path = path.with_suffix(OFFSET_INDEX), path.with_suffix(TIME_INDEX)
             index = self._open_index(stack, index_path)
             times = self._open_index(stack, time_path)
@@ -361,22 +288,16 @@ class LogCheck:
                 segment.index = OffsetIndexCheck(index_path, index, base_offset, self._findings)
             if times is not None:
                 segment.times = TimeIndexCheck(time_path, times, base_offset, self._findings)
-            if part is not None:
-                segment.begin_at(part.start, part.offset)
             self._walk(segment)
-            self.summary.size_bytes += end - segment.start
+            self.summary.size_bytes += end
             if self._is_over:
-                return segment
-            if part is not None and end < file.size():
-                segment.end_part()
-                return segment
+                return
             # A running node appended during the check, so its indexes may have entries beyond our end.
-            is_growing = not self._later and file.size() > end
+            is_growing = file.size() > end and (planned_end is not None or not self._later)
             if segment.index is not None:
                 segment.index.finish(end, is_growing=is_growing)
             if segment.times is not None:
                 segment.times.finish(self._chain.offset, is_growing=is_growing)
-            return segment
 
     def _open_index(self, stack: ExitStack, path: Path) -> File | None:
         if self._fs.exists(path):
@@ -386,8 +307,8 @@ class LogCheck:
 
     def _walk(self, segment: SegmentCheck) -> None:
         """The hot loop: a run of sound batches costs only a few comparisons of columns."""
-        told = segment.start
-        for place in walk_runs(segment.path, segment.file, segment.end, start=segment.start):
+        told = 0
+        for place in walk_runs(segment.path, segment.file, segment.end):
             if isinstance(place, BadBytes):
                 self._bad(segment, place)
             elif not isinstance(place, BatchRun):

@@ -1,11 +1,11 @@
-"""Carries out the tasks of an audit: each reads a part of one file and returns what is known about it.
+"""Carries out the tasks of an audit: each reads one file and returns what is known about it.
 
 A result has a bounded size, and never the data: findings, digests, what the log says before the end of each snapshot,
 the membership records, and, if there is a journal, which records of the workload stand where.
 
 A digest covers an aligned range of offsets, so that replicas are compared without moving their bytes: number *n* covers
 the batches that begin at offsets from *n* times its width on. It is the sum of a hash of each batch, modulo 2^128, so
-segments and tasks may begin anywhere, and two tasks that share a range add their digests. A batch contains its own
+segments may begin anywhere, and two tasks that share a range add their digests. A batch contains its own
 offset. Invariant: two replicas with the same digest hold the same bytes, unless 128 bits of BLAKE2 collide.
 
 Source: ours, after the incremental hashes of Bellare and Micciancio (1997).
@@ -21,14 +21,13 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-from pykraft.audit.narrow import Place, batch_from
-from pykraft.audit.plan import PartTask, SnapshotTask
+from pykraft.audit.plan import SegmentTask, SnapshotTask
 from pykraft.errors import CorruptionError, ProtocolError
 from pykraft.local.journal import RecordSpan, record_spans
 from pykraft.log.fs import File, Fs
 from pykraft.log.offline.verify_files import check_snapshot
 from pykraft.log.offline.verify_findings import Findings
-from pykraft.log.offline.verify_log import CheckedPart, LogCheck, LogPart, LogSummary, Placed
+from pykraft.log.offline.verify_log import CheckedSegment, LogCheck, LogSummary, Placed
 from pykraft.log.paths import LOG, base_offsets_in, parse_checkpoint, segment_file
 from pykraft.log.scan import REPAIR
 from pykraft.protocol.batch import BatchRun
@@ -52,7 +51,7 @@ class RangeDigest:
     total: int
 
     def plus(self, other: RangeDigest) -> RangeDigest:
-        """Both, where two parts of a log share a range."""
+        """Both, where two segments share a range."""
         return replace(
             self,
             first_offset=min(self.first_offset, other.first_offset),
@@ -64,7 +63,7 @@ class RangeDigest:
 
 
 class Digests:
-    """The digests of one part of a log, while it is read in order."""
+    """The digests of one segment, while it is read in order."""
 
     def __init__(self, width: int) -> None:
         self._width = width
@@ -105,16 +104,16 @@ class Digests:
 
 
 MEMBERSHIP_MAX: Final = 1_024
-"""Membership records that a part returns: the newest."""
+"""Membership records that a task returns: the newest."""
 SPANS_MAX: Final = 65_536
-"""Spans of the workload that a part returns; a sound log has one for each claim."""
+"""Spans of the workload that a task returns; a sound log has one for each claim."""
 
 
 @dataclass(slots=True, kw_only=True)
-class PartResult:
-    """What one part of a log holds."""
+class SegmentResult:
+    """What one segment holds."""
 
-    checked: CheckedPart
+    checked: CheckedSegment
     digests: list[RangeDigest] = field(default_factory=list)
     timestamps: dict[Offset, int] = field(default_factory=dict)
     """End of a snapshot: timestamp of the batch with the record before it."""
@@ -136,17 +135,15 @@ def ignore_progress(size_bytes: int) -> None:
     del size_bytes
 
 
-def carry_out(fs: Fs, task: PartTask | SnapshotTask) -> PartResult | SnapshotResult | None:
-    """The result of a task; None for a part that belongs to the one before it. Errors: StorageError."""
+def carry_out(fs: Fs, task: SegmentTask | SnapshotTask) -> SegmentResult | SnapshotResult:
+    """The result of a task. Errors: StorageError."""
     if isinstance(task, SnapshotTask):
         return _snapshot(fs, task)
-    result = _part(fs, task)
-    if result is None or not result.checked.findings.damage_count:
+    result = _segment(fs, task)
+    if not result.checked.findings.damage_count:
         return result
     # A node that writes meanwhile may have left half an entry of an index: see `pykraft.log.offline.verify`.
-    again = _part(fs, task)
-    if again is None:
-        return result
+    again = _segment(fs, task)
     findings = again.checked.findings.also_in(result.checked.findings)
     return replace(again, checked=replace(again.checked, findings=findings))
 
@@ -164,38 +161,14 @@ def _snapshot(fs: Fs, task: SnapshotTask) -> SnapshotResult:
     return SnapshotResult(path=task.path, findings=findings, head=head)
 
 
-def bounds(fs: Fs, task: PartTask) -> tuple[Place, int] | None:
-    """The first batch of a part, and where the next part begins; None when no batch of its own begins in it."""
-
-    def start_of(cut: int) -> Place | None:
-        position = cut * task.cut_size_bytes
-        if position >= task.size_bytes:
-            return task.size_bytes, task.base_offset
-        return batch_from(fs, task.partition, task.base_offset, position, task.size_bytes)
-
-    start = start_of(task.cut)
-    if start is None:
-        # The batches cannot be found from the index, so the part before this one reads on.
-        return None
-    cut = task.cut + 1
-    while (end := start_of(cut)) is None:
-        cut += 1
-    return None if end[0] <= start[0] and task.cut > 0 else (start, end[0])
-
-
-def _part(fs: Fs, task: PartTask) -> PartResult | None:
-    found = bounds(fs, task)
-    if found is None:
-        return None
-    (start, offset), end = found
-    part = LogPart(base_offset=task.base_offset, start=start, end=end, offset=offset)
+def _segment(fs: Fs, task: SegmentTask) -> SegmentResult:
     segments = base_offsets_in(fs.listdir(task.partition))
     later = [task.partition / segment_file(base, LOG) for base in segments if base > task.base_offset]
     look = _Look(task)
     check = LogCheck(fs, task.partition, Findings(), on_progress=ignore_progress, on_batches=look.see)
-    checked = check.run_part(part, later)
+    checked = check.run_segment(task.base_offset, task.size_bytes, later)
     checked.findings.extend(look.findings)
-    return PartResult(
+    return SegmentResult(
         checked=checked,
         digests=look.digests.finished(),
         timestamps=look.timestamps,
@@ -205,7 +178,7 @@ def _part(fs: Fs, task: PartTask) -> PartResult | None:
 
 
 class _Look:
-    def __init__(self, task: PartTask) -> None:
+    def __init__(self, task: SegmentTask) -> None:
         self._path = task.partition / segment_file(task.base_offset, LOG)
         self._has_journal = task.has_journal
         self._probes = sorted(task.probes)
@@ -256,7 +229,7 @@ class _Look:
             elif len(self.spans) < SPANS_MAX:
                 self.spans.append(span)
             else:
-                expected = f"at most {SPANS_MAX} runs of consecutive sequences in a part"
+                expected = f"at most {SPANS_MAX} runs of consecutive sequences in a segment"
                 self.findings.add_damage(self._path, position, expected=expected, found="more", advice=REPAIR)
                 self._has_journal = False
                 return

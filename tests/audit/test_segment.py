@@ -1,58 +1,42 @@
-"""Parts cover a log without a gap; digests do not depend on the parts, and differ where the bytes do.
+"""Digests do not depend on the segments, and differ where the bytes do.
 
 Source: ours.
 """
 
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykraft.audit.part import Digests, PartResult, RangeDigest, SnapshotResult, bounds, carry_out
-from pykraft.audit.plan import PartTask, find_partitions, tasks_of
+from pykraft.audit.plan import SegmentTask, find_partitions, tasks_of
+from pykraft.audit.segment import Digests, RangeDigest, SegmentResult, SnapshotResult, carry_out
 from pykraft.log.os_fs import OsFs
 from pykraft.types import KRaftVoters, Offset
 from tests.audit.replicas import kafkas_replicas, our_replicas
-from tests.log.data_directory import flip, segments
+from tests.log.data_directory import flip
 from tests.spark.logs import batch, payload, write_segment
 
 
-def tasks(directory: Path, part_size_bytes: int, *, has_journal: bool = False) -> list[PartTask]:
+def tasks(directory: Path, *, has_journal: bool = False) -> list[SegmentTask]:
     (partition,) = find_partitions(OsFs(), directory)
-    found = tasks_of(partition, part_size_bytes=part_size_bytes, offsets_a_digest=1_024, has_journal=has_journal)
-    return [task for task in found if isinstance(task, PartTask)]
+    found = tasks_of(partition, offsets_a_digest=1_024, has_journal=has_journal)
+    return [task for task in found if isinstance(task, SegmentTask)]
 
 
-@pytest.mark.parametrize("part_size_bytes", [100, 700, 5_000])
-def test_parts_cover_each_segment_without_a_gap(part_size_bytes: int, tmp_path: Path) -> None:
-    directory = our_replicas(tmp_path)[0]
-    # A batch whose header cannot be read is in nobody's way: the part before it reads on.
-    flip(segments(next(directory.glob("__*")))[1], 350)
-    reached: dict[Offset, int] = {}
-    for task in tasks(directory, part_size_bytes):
-        found = bounds(OsFs(), task)
-        if found is not None:
-            (start, _), end = found
-            assert start == reached.get(task.base_offset, 0) < end
-            reached[task.base_offset] = end
-    assert reached == {task.base_offset: task.size_bytes for task in tasks(directory, part_size_bytes)}
-
-
-def test_a_part_knows_timestamps_before_snapshots_and_membership_records() -> None:
+def test_a_segment_knows_timestamps_before_snapshots_and_membership_records() -> None:
     directory = next(path for path in kafkas_replicas("dynamic") if "n1" in path.parts)
-    results = [carry_out(OsFs(), task) for task in tasks(directory, 2_000)]
-    parts = [result for result in results if isinstance(result, PartResult)]
-    known = {offset for part in parts for offset in part.timestamps}
+    results = [carry_out(OsFs(), task) for task in tasks(directory)]
+    found = [result for result in results if isinstance(result, SegmentResult)]
+    known = {offset for segment in found for offset in segment.timestamps}
     assert known == {30, 63, 88, 123, 161}
-    assert any(isinstance(record, KRaftVoters) for part in parts for _, record in part.membership)
+    assert any(isinstance(record, KRaftVoters) for segment in found for _, record in segment.membership)
 
 
 def test_a_snapshot_that_is_damaged_has_no_head(tmp_path: Path) -> None:
     directory = our_replicas(tmp_path)[0]
     (partition,) = find_partitions(OsFs(), directory)
     (task,) = (
-        each for each in tasks_of(partition, offsets_a_digest=1, has_journal=False) if not isinstance(each, PartTask)
+        each for each in tasks_of(partition, offsets_a_digest=1, has_journal=False) if not isinstance(each, SegmentTask)
     )
     sound = carry_out(OsFs(), task)
     assert isinstance(sound, SnapshotResult)
@@ -67,14 +51,14 @@ def test_records_of_the_workload_become_spans_and_one_of_another_epoch_is_damage
     values = [payload(at) for at in range(6)]
     content = batch(values[:3], base_offset=0) + batch(values[3:], base_offset=3)
     write_segment(tmp_path / "p-0", content)
-    (task,) = tasks(tmp_path / "p-0", 10**6, has_journal=True)
+    (task,) = tasks(tmp_path / "p-0", has_journal=True)
     found = carry_out(OsFs(), task)
-    assert isinstance(found, PartResult)
+    assert isinstance(found, SegmentResult)
     assert [(span.base_offset, span.first_sequence, span.count) for span in found.spans] == [(0, 0, 6)]
     write_segment(tmp_path / "p-0", batch(values, base_offset=0, epoch=9))
-    (task,) = tasks(tmp_path / "p-0", 10**6, has_journal=True)
+    (task,) = tasks(tmp_path / "p-0", has_journal=True)
     found = carry_out(OsFs(), task)
-    assert isinstance(found, PartResult)
+    assert isinstance(found, SegmentResult)
     assert [one.position for one in found.checked.findings.damage] == [0]
 
 
@@ -95,12 +79,12 @@ class HalfWritten(OsFs):
 def test_what_a_second_look_does_not_find_is_no_damage(tmp_path: Path) -> None:
     directory = our_replicas(tmp_path)[0]
     index = max(next(directory.glob("__*")).glob("*.timeindex"))
-    task = tasks(directory, 10**6)[-1]
+    task = tasks(directory)[-1]
     fs = HalfWritten(index)
     flip(index, 3)
     lasting, passing = carry_out(OsFs(), task), carry_out(fs, task)
-    assert isinstance(lasting, PartResult)
-    assert isinstance(passing, PartResult)
+    assert isinstance(lasting, SegmentResult)
+    assert isinstance(passing, SegmentResult)
     assert {one.path for one in lasting.checked.findings.damage} == {index}
     assert passing.checked.findings.damage == []
 
@@ -120,7 +104,7 @@ def digests_of(parts: list[list[tuple[bytes, Offset, Offset]]], width: int = 16)
 
 
 @given(st.integers(0, 40), st.integers(0, 40))
-def test_parts_of_any_size_give_the_same_digests(one: int, two: int) -> None:
+def test_segments_of_any_size_give_the_same_digests(one: int, two: int) -> None:
     first, second = sorted((one, two))
     whole = digests_of([BATCHES])
     assert digests_of([BATCHES[:first], BATCHES[first:second], BATCHES[second:]]) == whole
