@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from pykraft.errors import UsageError
-from pykraft.server.workload import RECORD_SIZE_BYTES_MAX, TELLING_SIZE_BYTES_MIN, Load
+from pykraft.server.workload import Load
 from pykraft.text.words import about, counted
 
 START_S: Final = 5.0
@@ -95,12 +95,6 @@ def require(name: str, value: float, least: float, most: float) -> None:
     """Errors: UsageError outside of these bounds."""
     if not least <= value <= most:
         raise UsageError(f"{name} {value:.12g}: give {least:.12g} to {most:.12g}")
-
-
-def require_telling_load(records_per_s: int, record_size_bytes: int) -> None:
-    """Errors: UsageError for a load of no records, or of records that are too small to carry their identity."""
-    require("--throughput", records_per_s, 1, RATE_MAX)
-    require("--record-size", record_size_bytes, TELLING_SIZE_BYTES_MIN, RECORD_SIZE_BYTES_MAX)
 
 
 def require_folder(folder: Path) -> None:

@@ -1,22 +1,15 @@
-"""`pykraft bench`: measurements of whole quorums that anyone can repeat on their own machine.
+"""`pykraft bench raft` compares pykraft with Kafka, by turns, as anyone can repeat it on their own machine.
 
-- ``raft`` compares pykraft with Kafka, by turns; it prints the current run on a terminal's last line (elsewhere one
-  line per run), and tables at the end.
-- ``join`` measures what it costs a quorum when a new node joins through a large snapshot.
-- ``transfer`` measures how long a leadership transfer from voter to voter takes.
-
-Invariant: however a command ends, also by a signal, it stops the nodes and removes their files.
+It prints the current run on a terminal's last line (elsewhere one line per run), and tables at the end. Invariant:
+however it ends, also by a signal, it stops the nodes and removes their files.
 """
 
 from __future__ import annotations
 
 import json
-import statistics
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
@@ -25,35 +18,11 @@ from rich.status import Status
 
 from pykraft.cli.parsing.group import Group
 from pykraft.cli.parsing.value import DECIMAL, WHOLE, OneOf, json_option
-from pykraft.errors import LocalQuorumError, UsageError
+from pykraft.errors import UsageError
 from pykraft.text.table import terminal_width
-from pykraft.text.words import about, counted
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
-    from lab.bench.join import Joined
     from lab.bench.measure import Contender
-    from lab.bench.transfer import Transferred
-    from pykraft.local.child import Children
-
-T = TypeVar("T")
-NAME_WIDTH: Final = 19
-START_S: Final = 10.0
-TRANSFER_S: Final = 1.5
-"""A transfer with the load before it."""
-
-throughput_option = click.option(
-    "--throughput", type=WHOLE, default=2_000, show_default=True, help="Records written per second."
-)
-record_size_option = click.option(
-    "--record-size", type=WHOLE, default=100, show_default=True, help="Size of each record, in bytes."
-)
-folder_option = click.option(
-    "--dir",
-    "folder",
-    type=click.Path(path_type=Path),
-    default=tempfile.gettempdir,
-    help="Folder in which to keep the logs during the run; by default the system's folder for temporary files.",
-)
 
 
 @click.group(cls=Group)
@@ -192,124 +161,3 @@ def _contenders(peer: str, kafka_libs: Path | None) -> list[Contender]:
         return [Ours(), Java(Kafka.find(kafka_libs))]
     except KafkaUnavailableError as error:
         raise UsageError(f"{error}; or measure pykraft alone with --peer none") from error
-
-
-@bench.command("join")
-@click.option("--snapshot-mib", type=WHOLE, default=1_024, show_default=True, help="Size of the snapshot, in MiB.")
-@throughput_option
-@record_size_option
-@click.option(
-    "--seconds", type=DECIMAL, default=15.0, show_default=True, help="Seconds to measure commits before the node joins."
-)
-@folder_option
-@json_option
-def bench_join(
-    *, snapshot_mib: int, throughput: int, record_size: int, seconds: float, folder: Path, as_json: bool
-) -> None:
-    """Add a node that needs a snapshot to a quorum of three under load; measure memory and commit latency.
-
-    Exits with 1 if the new node or the leader uses 150 MiB or more, or if the p99 commit latency is more than three
-    times what it was before the node joined.
-    """
-    from lab.bench.join import JoinOptions, failures, join
-    from lab.bench.measure import require_proc
-
-    options = JoinOptions(
-        snapshot_mib=snapshot_mib,
-        records_per_s=throughput,
-        record_size_bytes=record_size,
-        before_s=seconds,
-        folder=folder,
-    )
-    require_proc()
-    plan = f"{seconds:g} s of load, then a node joins with a snapshot of {snapshot_mib:,} MiB: a minute or a few in all"
-    joined = run_in(folder, lambda children, home: join(children, home, options), plan=plan)
-    document = {**asdict(joined), "slowdown": round(joined.slowdown, 3)}
-    print_figures(document, _join_lines(joined), failures(joined), as_json=as_json)
-
-
-def _join_lines(joined: Joined) -> dict[str, str]:
-    size_mib, rate_mb = joined.snapshot_size_bytes / 2**20, joined.snapshot_size_bytes / joined.download_s / 1e6
-    took = f"{joined.download_s:.1f} s ({rate_mb:,.0f} MB/s), {joined.caught_up_s:.1f} s more for the log"
-    leader = f"{joined.leader_memory_mib:.0f} MiB leader ({joined.leader_memory_before_mib:.0f} before)"
-    before = f"p50 {joined.before_ms['p50']:.0f} ms, p99 {joined.before_ms['p99']:.0f} ms"
-    during = f"p50 {joined.during_ms['p50']:.0f} ms, p99 {joined.during_ms['p99']:.0f} ms"
-    return {
-        "snapshot": f"{size_mib:,.0f} MiB in {took}",
-        "peak memory": f"{joined.joiner_memory_mib:.0f} MiB new node, {leader}",
-        "commits before": before,
-        "commits during": f"{during}: p99 × {joined.slowdown:.2f}",
-        "acknowledged": f"{counted(joined.acknowledged, 'record')}, none missing",
-    }
-
-
-@bench.command("transfer")
-@click.option("--nodes", type=WHOLE, default=5, show_default=True, help="Number of voters.")
-@click.option("--runs", type=WHOLE, default=15, show_default=True, help="Number of transfers.")
-@throughput_option
-@record_size_option
-@folder_option
-@json_option
-def bench_transfer(*, nodes: int, runs: int, throughput: int, record_size: int, folder: Path, as_json: bool) -> None:
-    """Transfer leadership from voter to voter under load; measure how long it takes and how long commits pause.
-
-    Exits with 1 if the median transfer takes 200 ms or more.
-    """
-    from lab.bench.transfer import TransferOptions, failures, transfer
-
-    options = TransferOptions(
-        nodes=nodes, runs=runs, records_per_s=throughput, record_size_bytes=record_size, folder=folder
-    )
-    plan = f"{counted(runs, 'transfer')} on a quorum of {counted(nodes, 'node')}: {about(runs * TRANSFER_S + START_S)}"
-    transferred = run_in(folder, lambda children, home: transfer(children, home, options), plan=plan)
-    print_figures(asdict(transferred), _transfer_lines(transferred), failures(transferred), as_json=as_json)
-
-
-def _transfer_lines(transferred: Transferred) -> dict[str, str]:
-    return {
-        "until it leads": _spread(transferred.took_ms),
-        "nothing committed": _spread(transferred.pause_ms),
-        "went elsewhere": f"{transferred.missed} of {transferred.missed + len(transferred.took_ms)}",
-        "acknowledged": f"{counted(transferred.acknowledged, 'record')}, none missing",
-    }
-
-
-def _spread(values_ms: Sequence[float]) -> str:
-    if not values_ms:
-        return "never"
-    least, median, most = min(values_ms), statistics.median(values_ms), max(values_ms)
-    return f"{least:.0f} / {median:.0f} / {most:.0f} ms (minimum, median, maximum)"
-
-
-def run_in(folder: Path, measure: Callable[[Children, Path], T], *, plan: str) -> T:
-    """Call ``measure`` with a new folder below ``folder``, remove that folder, and return the result.
-
-    ``plan`` says beforehand what happens, and for how long.
-
-    Errors: LocalQuorumError, after the ends of the nodes' logs were printed.
-    """
-    from pykraft.local.child import Children, temporary_folder
-
-    click.echo(plan, err=True)
-    with temporary_folder("pykraft-bench-", folder) as home, Children() as children:
-        try:
-            return measure(children, home)
-        except LocalQuorumError:
-            click.echo(children.log_ends(), err=True)
-            raise
-
-
-def print_figures(
-    document: Mapping[str, Any], lines: Mapping[str, str], failures: Sequence[str], *, as_json: bool
-) -> None:
-    """Print the document with the machine, or the lines; then each exceeded limit, and exit with 1 if there is one."""
-    from lab.bench.measure import machine
-
-    if as_json:
-        click.echo(json.dumps({**document, "failures": failures, "machine": machine()}, indent=2))
-    else:
-        click.echo("\n".join(f"{name:<{NAME_WIDTH}}{text}" for name, text in lines.items()))
-    for text in failures:
-        click.echo(f"FAILED {text}", err=True)
-    if failures:
-        raise SystemExit(1)

@@ -16,8 +16,6 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from lab.bench.join import Joined
-from lab.bench.transfer import Transferred
 from lab.chaos.run import ChaosOutcome
 from pykraft.cli.dump import dump
 from pykraft.cli.kv.command import get
@@ -126,9 +124,7 @@ CLI, SPARK = "src/pykraft/cli", "src/pykraft/spark"
 KEYS: dict[str, Callable[[Path], Iterable[str]]] = {
     "append": read(literal, f"{CLI}/append/command.py", "_print_committed"),
     "audit": lambda _: [key for row in some_report().rows() for key in row],
-    "bench join": names(Joined, "slowdown", "failures", "machine"),
     "bench raft": read(literal, "lab/bench/comparison.py", "document_of"),
-    "bench transfer": names(Transferred, "failures", "machine"),
     "chaos": names(ChaosOutcome, "kinds"),
     "demo": read(literal, "lab/demo/result.py", "as_json"),
     "dump": lambda folder: printed(dump, segments(make_node(folder / "data"))[0]),

@@ -241,8 +241,6 @@ ROWS: tuple[Row, ...] = (
         stage("asks Spark", lambda scene, home: ["audit", str(scene.live_data)], _many_nodes(3), is_progress=_any_line),
         is_spark=True,
     ),
-    _runs_nodes("bench join", "bench", "join", "--snapshot-mib", "8", "--seconds", "60", *BENCH),
-    _runs_nodes("bench transfer", "bench", "transfer", *BENCH),
     _runs_nodes("bench raft", "bench", "raft", "--peer", "none", *BENCH),
     _runs_nodes("chaos", "chaos", "--minutes", "1", "--without", ON_DISKS, *BENCH),
     _prints("completion", "completion", "bash"),

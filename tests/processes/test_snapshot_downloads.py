@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.bench.join import give_snapshot, require_same
+from lab.benchmarks.join import give_snapshot, require_same
 from lab.nodes.cluster import Cluster, PykraftNode
 from pykraft.local.child import Children, wait_until
 from pykraft.local.voters import QUICK

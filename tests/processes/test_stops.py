@@ -19,9 +19,7 @@ pytestmark = pytest.mark.processes
 AT_A_TIME = 2
 PARTS = 8
 """Tests, so that they can run on several cores."""
-COSTLY = {
-    *("bench join", "bench raft", "bench transfer", "chaos", "local up", "sim mutants", "bin/test-raft-server-start.sh")
-}
+COSTLY = {*("bench raft", "chaos", "local up", "sim mutants", "bin/test-raft-server-start.sh")}
 """These start several processes each; here they get Ctrl-C and a closed terminal, which reach all of them."""
 
 

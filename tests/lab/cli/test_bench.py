@@ -5,21 +5,15 @@ import re
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from lab.bench import options, race
-from lab.cli.bench import run_in
 from lab.cli.main import main
-from pykraft.cli.interrupt import CommandInterrupted
-from pykraft.errors import LocalQuorumError
-from pykraft.local.child import Child, Children, wait_until
+from pykraft.local.child import Children, wait_until
 from tests.lab.bench.fakes import FakeContender
-from tests.lab.bench.test_join import GOOD as JOINED
 from tests.lab.bench.test_race import measure_fake
-from tests.lab.bench.test_transfer import GOOD as TRANSFERRED
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int | str | None:
@@ -53,18 +47,6 @@ def pretend(monkeypatch: pytest.MonkeyPatch, name: str, result: object) -> None:
         (["raft", "--dir", "no-such-folder"], "--dir no-such-folder: there is no such folder"),
         (["raft", "--peer", "none", "--kafka-libs", "jars"], "with --peer none there is no Kafka to run"),
         (["raft", "--kafka-libs", "no-such-folder"], "folder libs of a Kafka release; or measure pykraft alone"),
-        (["join", "--snapshot-mib", "0"], "--snapshot-mib 0: give 1 to 1048576"),
-        (["join", "--throughput", "-1"], "--throughput -1: give 1 to"),
-        (["join", "--record-size", "19"], "--record-size 19: give 20 to 1048576"),
-        (["join", "--seconds", "0"], "--seconds 0: give 0.5 to 3600"),
-        (["join", "--seconds", "nan"], "--seconds nan: give 0.5 to 3600"),
-        (["join", "--dir", "no-such-folder"], "--dir no-such-folder: there is no such folder"),
-        (["transfer", "--nodes", "1"], "--nodes 1: give 2 to 9"),
-        (["transfer", "--nodes", "10"], "--nodes 10: give 2 to 9"),
-        (["transfer", "--runs", "0"], "--runs 0: give 1 to 100"),
-        (["transfer", "--throughput", "0"], "--throughput 0: give 1 to"),
-        (["transfer", "--record-size", "19"], "--record-size 19: give 20 to 1048576"),
-        (["transfer", "--dir", "no-such-folder"], "--dir no-such-folder: there is no such folder"),
     ],
 )
 def test_wrong_input_is_one_line(
@@ -164,81 +146,6 @@ def test_ours_and_kafkas_run_in_turn(tmp_path: Path) -> None:
     assert [figures["contender"] for figures in comparison["figures"]] == ["pykraft", "kafka"]
     assert all(figures["records_per_s"]["median"] > 1_000 for figures in comparison["figures"])
     assert 0 < comparison["memory_ratio"] < 0.5
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_figures_of_join_are_json_and_a_passed_limit_is_told(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pretend(monkeypatch, "join", replace(JOINED, leader_memory_mib=200.0))
-    assert run(monkeypatch, "join", "--json") == 1
-    said = capsys.readouterr()
-    document = json.loads(said.out)
-    assert document["slowdown"] == 1.0
-    assert document["failures"] == ["the leader used 200 MiB"]
-    assert document["machine"]["cores"] >= 1
-    assert said.err.endswith("FAILED the leader used 200 MiB\n")
-
-
-def test_figures_of_transfer_are_json_and_a_passed_limit_is_told(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pretend(monkeypatch, "transfer", replace(TRANSFERRED, took_ms=(250.0,)))
-    assert run(monkeypatch, "transfer", "--json") == 1
-    said = capsys.readouterr()
-    document = json.loads(said.out)
-    assert document["took_ms"] == [250.0]
-    assert document["failures"] == ["the median of the transfers took 250 ms, 200 ms or more"]
-    assert document["machine"]["cores"] >= 1
-
-
-def test_a_quorum_that_gives_nothing_away(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    pretend(monkeypatch, "transfer", replace(TRANSFERRED, took_ms=(), pause_ms=(), missed=4))
-    assert run(monkeypatch, "transfer") == 1
-    assert capsys.readouterr().out.splitlines()[0] == "until it leads     never"
-
-
-@pytest.mark.parametrize("name", ["join", "transfer"])
-@pytest.mark.parametrize(
-    ("problem", "told", "status"),
-    [(LocalQuorumError("node 1 died"), "pykraft: node 1 died\n", 1), (CommandInterrupted(2), "", 130)],
-)
-def test_a_run_that_ends_early(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    *,
-    name: str,
-    problem: BaseException,
-    told: str,
-    status: int,
-) -> None:
-    pretend(monkeypatch, name, problem)
-    assert run(monkeypatch, name, "--dir", str(tmp_path)) == status
-    said = capsys.readouterr()
-    assert said.err.endswith(told)
-    assert said.out == ""
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_logs_of_a_quorum_that_failed_are_shown_and_its_processes_ended(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    started: list[Child] = []
-
-    def measure(children: Children, home: Path) -> None:
-        log = home / "node.log"
-        child = children.start("node 1", ["sh", "-c", "echo it hurts; exec sleep 60"], log)
-        started.append(child)
-        wait_until(lambda: "it hurts" in log.read_text(), "its words", alive=[child])
-        raise LocalQuorumError("no leader")
-
-    with pytest.raises(LocalQuorumError, match="no leader"):
-        run_in(tmp_path, measure, plan="about a minute")
-    said = capsys.readouterr().err
-    assert said.startswith("about a minute\n")
-    assert "it hurts" in said
-    assert started[0].status is not None
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,24 +1,29 @@
 """Measures leadership transfers from voter to voter under load: how long they take, and how long commits pause.
 
-For each transfer there are two figures: the time from the request until the leader that received it knows that the
-other voter leads, which includes connecting and finding the leader; and the longest pause between two acknowledgements
-around it. Invariant: the result is checked: the logs of all replicas are identical, and no acknowledged record is
-missing.
+    python lab/benchmarks/transfer.py [NODES [RUNS]]
+
+Five nodes and 15 transfers if no numbers are given. Prints one JSON object, and exits with 1 if the median transfer
+takes 200 ms or more. For each transfer there are two figures: the time from the request until the leader that received
+it knows that the other voter leads, which includes connecting and finding the leader; and the longest pause between two
+acknowledgements around it. Invariant: the result is checked: the logs of all replicas are identical, and no
+acknowledged record is missing.
 
 Source: Raft dissertation §3.10.
 """
 
 import asyncio
+import json
 import statistics
+import sys
+import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from math import inf
 from pathlib import Path
 from typing import Final
 
-from lab.bench.options import NODES_MAX, RUNS_MAX, require, require_folder, require_telling_load
 from lab.nodes.cluster import Cluster
 from pykraft.client.remote.admin import Admin
 from pykraft.errors import RefusedError
@@ -26,28 +31,12 @@ from pykraft.local.child import Children
 from pykraft.local.journal import Acknowledged
 from pykraft.types import Endpoint
 
+RECORDS_PER_S: Final = 2_000
 CATCH_UP_MS: Final = 10_000
 TOOK_MS_END: Final = 200
 """The median must stay below this."""
 SETTLING_S: Final = 1.0
 """Load between two transfers."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransferOptions:
-    """The number of transfers, and the load."""
-
-    nodes: int = 5
-    runs: int = 15
-    records_per_s: int = 2_000
-    record_size_bytes: int = 100
-    folder: Path
-
-    def __post_init__(self) -> None:
-        require("--nodes", self.nodes, 2, NODES_MAX)
-        require("--runs", self.runs, 1, RUNS_MAX)
-        require_telling_load(self.records_per_s, self.record_size_bytes)
-        require_folder(self.folder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,21 +63,15 @@ def failures(transferred: Transferred) -> list[str]:
     return [f"the median of the transfers took {transferred.median_took_ms:.0f} ms, {TOOK_MS_END} ms or more"]
 
 
-def transfer(children: Children, folder: Path, options: TransferOptions) -> Transferred:
+def transfer(children: Children, folder: Path, *, nodes: int, runs: int) -> Transferred:
     """Run the measurement in this empty folder. Errors: LocalQuorumError when the quorum fails."""
-    cluster = Cluster(
-        children,
-        folder,
-        size=options.nodes,
-        throughput=options.records_per_s,
-        record_size_bytes=options.record_size_bytes,
-    )
-    journal, settling = cluster.journal, max(1, int(options.records_per_s * SETTLING_S))
+    cluster = Cluster(children, folder, size=nodes, throughput=RECORDS_PER_S)
+    journal, settling = cluster.journal, int(RECORDS_PER_S * SETTLING_S)
     leader_id = int(cluster.start().node)
     journal.wait_for_acknowledged(settling, since=0)
     took_ms, pause_ms = [], []
-    for _ in range(options.runs):
-        target_id = leader_id % options.nodes + 1
+    for _ in range(runs):
+        target_id = leader_id % nodes + 1
         begun_s, mark = time.monotonic(), journal.mark()
         is_transferred = asyncio.run(_is_transferred(cluster.endpoints, target_id))
         took_s = time.monotonic() - begun_s
@@ -101,7 +84,7 @@ def transfer(children: Children, folder: Path, options: TransferOptions) -> Tran
     return Transferred(
         took_ms=tuple(took_ms),
         pause_ms=tuple(pause_ms),
-        missed=options.runs - len(took_ms),
+        missed=runs - len(took_ms),
         acknowledged=verdict.acknowledged,
     )
 
@@ -120,3 +103,17 @@ async def _is_transferred(endpoints: Sequence[Endpoint], target_id: int) -> bool
         except RefusedError:
             return False
     return True
+
+
+def main(nodes: str = "5", runs: str = "15") -> None:
+    """Measure, and print the JSON."""
+    with tempfile.TemporaryDirectory() as home, Children() as children:
+        transferred = transfer(children, Path(home), nodes=int(nodes), runs=int(runs))
+    failed = failures(transferred)
+    print(json.dumps({**asdict(transferred), "failures": failed}))
+    if failed:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,8 +1,12 @@
 """Measures how a new node joins a quorum through a snapshot: how long it takes, and what it costs the others.
 
-The log of the quorum starts after a checkpoint of a given size. The quorum writes a steady load and is measured; then
-a node with an empty directory joins it. The result has the peak memory of the new node and of the leader that serves
-it, and the commit latency before and during the download.
+    python lab/benchmarks/join.py [MIB [FOLDER]]
+
+Prints one JSON object, and exits with 1 if the new node or the leader uses 150 MiB or more, or if the p99 commit
+latency is more than three times what it was before the node joined. The snapshot has MIB (1024 by default). The log of
+the quorum starts after a checkpoint of a given size. The quorum writes a steady load and is measured; then a node with
+an empty directory joins it. The result has the peak memory of the new node and of the leader that serves it, and the
+commit latency before and during the download.
 
 Invariant: the result is checked: the snapshot of the new node is the leader's, byte by byte, the logs of all replicas
 are identical, and no acknowledged record is missing.
@@ -10,20 +14,22 @@ are identical, and no acknowledged record is missing.
 Source: KIP-630 §FetchSnapshot.
 """
 
+import json
 import os
+import sys
+import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
 from typing import Final
 
 from lab.bench.measure import usage_of
-from lab.bench.options import SECONDS_MAX, require, require_folder, require_telling_load
 from lab.bench.quorums import latencies_ms
 from lab.nodes.cluster import Cluster, PykraftNode
 from lab.nodes.logs import wait_for_end_offset
-from pykraft.errors import LocalQuorumError, UsageError
+from pykraft.errors import LocalQuorumError
 from pykraft.local.child import Children, wait_until
 from pykraft.log.os_fs import OsFs
 from pykraft.snapshot.files import BOOTSTRAP_ID, checkpoint_path
@@ -32,10 +38,9 @@ from pykraft.snapshot.writer import SnapshotWriter
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
 
 JOINER_ID: Final = 9
-SNAPSHOT_MIB_MAX: Final = 1024 * 1024
-COPIES: Final = 2
-"""Copies of the snapshot on the disk: the voters share one file."""
-LOGS_MIB: Final = 512
+RECORDS_PER_S: Final = 2_000
+BEFORE_S: Final = 15.0
+"""How long commits are measured before the node joins."""
 STATE_RECORD_SIZE_BYTES: Final = 1_000
 """Size of the records in the snapshot."""
 MEMORY_MIB_END: Final = 150
@@ -45,29 +50,6 @@ WARM_UP_S: Final = 3.0
 ACKNOWLEDGE_TIMEOUT_S: Final = 600.0
 CHUNK_SIZE_BYTES: Final = 1024 * 1024
 DOWNLOAD_TIMEOUT_S: Final = 600.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinOptions:
-    """The size of the snapshot, and the load."""
-
-    snapshot_mib: int = 1_024
-    records_per_s: int = 2_000
-    record_size_bytes: int = 100
-    before_s: float = 15.0
-    """How long commits are measured before the node joins."""
-    folder: Path
-    """Where all of it is to be."""
-
-    def __post_init__(self) -> None:
-        require("--snapshot-mib", self.snapshot_mib, 1, SNAPSHOT_MIB_MAX)
-        require_telling_load(self.records_per_s, self.record_size_bytes)
-        require("--seconds", self.before_s, 0.5, SECONDS_MAX)
-        require_folder(self.folder)
-        status = os.statvfs(self.folder)
-        free_mib, needed_mib = status.f_bavail * status.f_frsize >> 20, COPIES * self.snapshot_mib + LOGS_MIB
-        if free_mib < needed_mib:
-            raise UsageError(f"--dir {self.folder}: {free_mib} MiB are free, and {needed_mib} MiB are needed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,23 +83,19 @@ def failures(joined: Joined) -> list[str]:
     return found
 
 
-def join(children: Children, folder: Path, options: JoinOptions) -> Joined:
+def join(children: Children, folder: Path, snapshot_mib: int, *, before_s: float = BEFORE_S) -> Joined:
     """Run the measurement in this empty folder.
 
     Errors: LocalQuorumError when the quorum fails, the leader changes meanwhile, or the copies differ.
     """
-    cluster = Cluster(
-        children, folder, throughput=options.records_per_s, record_size_bytes=options.record_size_bytes, is_dynamic=True
-    )
+    cluster = Cluster(children, folder, throughput=RECORDS_PER_S, is_dynamic=True)
     voters = [*cluster.nodes.values()]
-    snapshot_id = give_snapshot(voters, options.snapshot_mib * 2**20)
+    snapshot_id = give_snapshot(voters, snapshot_mib * 2**20)
     leader = cluster.nodes[cluster.start().node]
     journal = cluster.journal
-    journal.wait_for_acknowledged(int(options.records_per_s * WARM_UP_S), since=0, timeout_s=ACKNOWLEDGE_TIMEOUT_S)
+    journal.wait_for_acknowledged(int(RECORDS_PER_S * WARM_UP_S), since=0, timeout_s=ACKNOWLEDGE_TIMEOUT_S)
     mark = journal.mark()
-    journal.wait_for_acknowledged(
-        int(options.records_per_s * options.before_s), since=mark, timeout_s=ACKNOWLEDGE_TIMEOUT_S
-    )
+    journal.wait_for_acknowledged(int(RECORDS_PER_S * before_s), since=mark, timeout_s=ACKNOWLEDGE_TIMEOUT_S)
     before_ms = latencies_ms(journal.acknowledgements(since=mark))
     leader_memory_before_mib = _memory_mib(leader)
 
@@ -192,3 +170,17 @@ def require_same(one: Path, other: Path) -> None:
 class _AsItIs:
     def serialize(self, record: bytes) -> bytes:
         return record
+
+
+def main(snapshot_mib: str = "1024", folder: str | None = None) -> None:
+    """Measure, and print the JSON."""
+    with tempfile.TemporaryDirectory(dir=folder) as home, Children() as children:
+        joined = join(children, Path(home), int(snapshot_mib))
+    failed = failures(joined)
+    print(json.dumps({**asdict(joined), "slowdown": round(joined.slowdown, 3), "failures": failed}))
+    if failed:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
