@@ -7,7 +7,7 @@ the others appends and syncs it, too, and answers with one byte. The record is d
 have it, as with a quorum of three; then comes the next one, ``--pause`` milliseconds later. There are no rules, no
 checks, no threads and no event loop, and each message is one call of the system to send and one to receive.
 
-``pykraft bench``'s appenders tell how many bytes a disk takes; this tells how long one record must wait.
+The suite's appenders tell how many bytes a disk takes; this tells how long one record must wait.
 """
 
 import argparse

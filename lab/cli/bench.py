@@ -64,10 +64,10 @@ def bench() -> None:
 )
 @click.option(
     "--peer",
-    type=OneOf(["kafka", "appenders", "none"]),
+    type=OneOf(["kafka", "none"]),
     default="kafka",
     show_default=True,
-    help="What to compare with; appenders are processes that only append and sync, the limit of the disk.",
+    help="What to compare with.",
 )
 @click.option(
     "--kafka-libs",
@@ -94,7 +94,6 @@ def bench_raft(  # noqa: PLR0913 - one argument for each option
     Kafka's load thread dies when it is asked for more records than it can write. So --throughput max first searches
     for the highest rate that Kafka sustains, which takes some minutes.
     """
-    from lab.bench.appenders import Appenders
     from lab.bench.comparison import compare, document_of, failures, report
     from lab.bench.measure import machine, require_proc
     from lab.bench.options import BenchOptions, parse_sizes, parse_throughput
@@ -112,13 +111,11 @@ def bench_raft(  # noqa: PLR0913 - one argument for each option
     )
     require_proc()
     contenders = _contenders(peer, kafka_libs)
-    last = contenders[-1]
-    measure_run = last.run_in_same_groups() if isinstance(last, Appenders) else None
     console = Console(stderr=True, highlight=False)
     searched = [each.name for each in contenders if each.breaks_when_overloaded]
     console.print(options.plan(contenders=len(contenders), searched=searched), soft_wrap=True)
     with console.status("") as status:
-        laps = Race(options, contenders, ProgressLines(console, status), measure_run).laps()
+        laps = Race(options, contenders, ProgressLines(console, status)).laps()
     comparisons = compare(laps)
     if as_json:
         click.echo(json.dumps(document_of(options, comparisons, laps), indent=2, default=str))
@@ -146,13 +143,12 @@ class ProgressLines:
 
 def _contenders(peer: str, kafka_libs: Path | None) -> list[Contender]:
     """Errors: UsageError when Kafka cannot be run here."""
-    from lab.bench.appenders import Appenders
     from lab.bench.quorums import Ours
 
     if peer != "kafka":
         if kafka_libs is not None:
             raise UsageError(f"--kafka-libs {kafka_libs}: with --peer {peer} there is no Kafka to run")
-        return [Ours(), *([Appenders()] if peer == "appenders" else [])]
+        return [Ours()]
     from lab.bench.quorums import Java
     from lab.kafka.jars import KafkaUnavailableError
     from lab.kafka.java import Kafka

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from lab.demo.result import Kill, Story
 from pykraft.local.journal import Acknowledged
-from pykraft.page.plot_theme import color, node_color
+from pykraft.page.plot_theme import LINE_STYLES, PLAIN, THOUSANDS, color, draw_rates, node_color
 from pykraft.text.words import percentiles
 
 SLICES_MAX = 120
@@ -26,10 +26,8 @@ WIDTHS_S = (0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3_600)
 SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 GAP_MARGIN_MS_MIN = 250
 SECONDS = "seconds since the load began"
-THOUSANDS = FuncFormatter(lambda value, _: f"{value:,.0f}")
 SPACE = "\u00a0"
 """Browsers keep it at the ends of a text, unlike other spaces."""
-PLAIN = FuncFormatter(lambda value, _: f"{value:,g}")
 LABELED_SHARE_MIN = 0.09
 """A bar that takes less of the width than this has no room for a label."""
 FADED = 0.16
@@ -227,11 +225,9 @@ def draw_throughput(figure: Figure, story: Story) -> None:
     cut = slices(story)
     edges = [*(each.begin_s for each in cut), cut[-1].end_s]
     heights = [each.records_per_s for each in cut]
-    axes.stairs(heights, edges, fill=True, color=color("accent"), alpha=0.25)
-    axes.stairs(heights, edges, color=color("accent"), label="acknowledged", linewidth=1.4, baseline=None)
+    draw_rates(axes, edges, heights, name="accent", unit="records per second", label="acknowledged")
     axes.axhline(story.options.throughput, color=color("soft"), linestyle="--", linewidth=1, label="asked for")
     axes.set_ylim(0, 1.15 * max(story.options.throughput, *heights))
-    axes.set_ylabel("records per second")
     axes.yaxis.set_major_formatter(THOUSANDS)
     _over_time(axes, story)
     _legend(axes)
@@ -374,11 +370,10 @@ def draw_gap(figure: Figure, found: Gap) -> None:
 def draw_lag(figure: Figure, story: Story) -> None:
     """How many records each replica was behind its leader."""
     axes = figure.subplots()
-    styles = ("-", "--", ":", "-.")
     for node_id, looks in lags(story).items():
         times = [at_s for at_s, _ in looks]
         values = [float("nan") if lag is None else lag for _, lag in looks]
-        style = styles[(node_id - 1) % len(styles)]
+        style = LINE_STYLES[(node_id - 1) % len(LINE_STYLES)]
         axes.plot(times, values, color=node_color(node_id), label=f"node {node_id}", linestyle=style)
     axes.set_yscale("symlog", linthresh=10)
     axes.yaxis.set_major_formatter(THOUSANDS)

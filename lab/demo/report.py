@@ -8,7 +8,8 @@ Source: Content Security Policy Level 3 (W3C).
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -24,7 +25,7 @@ from lab.demo.plots import gap, lags, slices, spells
 from lab.demo.result import DemoOptions, Kill, Story
 from pykraft.errors import StorageError
 from pykraft.page import render_page
-from pykraft.page.plot_theme import drawing, to_svg
+from pykraft.page.plot_theme import drawing, figure_html
 from pykraft.text.words import counted, ms_number
 
 FOLDER = Path(__file__).parent
@@ -166,18 +167,7 @@ def command(options: DemoOptions) -> str:
     return shlex.join(words)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
-    """A picture as SVG, for wide and for narrow screens, with its explanation."""
-
-    name: str
-    title: str
-    reading: str
-    wide: str
-    narrow: str
-
-
-def render(story: Story, pictures: Sequence[Picture]) -> str:
+def render(story: Story, figures: Iterable[str]) -> str:
     """The page as text."""
     problems = story.result.problems
     stressed, rest = verdict(story)
@@ -193,7 +183,7 @@ def render(story: Story, pictures: Sequence[Picture]) -> str:
         "checks": "\n".join(map(_check, checks(story))),
         "command": escape(command(story.options)),
         "version": escape(pykraft.__version__),
-        "figures": "\n".join(map(_figure, pictures)),
+        "figures": "\n".join(figures),
     }
     return render_page(FOLDER, parts)
 
@@ -214,20 +204,12 @@ def _check(check: Check) -> str:
     return f'<li class="{outcome}"><b>{sign}</b><div>{words}</div></li>'
 
 
-def _figure(picture: Picture) -> str:
-    return (
-        f'<figure id="{escape(picture.name)}">\n<h2>{escape(picture.title)}</h2>\n'
-        f"<figcaption>{escape(picture.reading)}</figcaption>\n"
-        f'<div class="plot wide">{picture.wide}</div>\n<div class="plot narrow">{picture.narrow}</div>\n</figure>'
-    )
-
-
 def write_report(story: Story, directory: Path) -> Path:
     """Write both files into this folder, which is created if needed; returns the path of the page.
 
     Errors: StorageError if they cannot be written.
     """
-    page = render(story, list(_pictures(story)))
+    page = render(story, _figures(story))
     try:
         directory.mkdir(parents=True, exist_ok=True)
         (directory / NUMBERS).write_text(json.dumps(_numbers(story), indent=1) + "\n", encoding="utf-8")
@@ -237,8 +219,8 @@ def write_report(story: Story, directory: Path) -> Path:
     return directory / PAGE
 
 
-def _pictures(story: Story) -> Iterator[Picture]:
-    yield _picture(
+def _figures(story: Story) -> Iterator[str]:
+    yield _figure(
         "leadership",
         "Who led when",
         "A lane for each node. A wide bar is a leader with its epoch; no two bars may overlap "
@@ -247,7 +229,7 @@ def _pictures(story: Story) -> Iterator[Picture]:
         height_inches=0.75 + 0.46 * story.options.nodes,
     )
     for number, kill in enumerate(story.kills):
-        yield _picture(
+        yield _figure(
             f"gap-{number}",
             f"The fail-over: {kill.failover_ms:,} ms without a leader that writes",
             "Each dot is an acknowledgement; its height is the number of records so far. The first bar is the time "
@@ -256,7 +238,7 @@ def _pictures(story: Story) -> Iterator[Picture]:
             partial(plots.draw_gap, found=gap(story, kill)),
             height_inches=3.6,
         )
-    yield _picture(
+    yield _figure(
         "throughput",
         "Records per second",
         "The rate that the quorum acknowledged, and the requested rate. The red range is the fail-over; the records "
@@ -264,14 +246,14 @@ def _pictures(story: Story) -> Iterator[Picture]:
         partial(plots.draw_throughput, story=story),
         height_inches=2.7,
     )
-    yield _picture(
+    yield _figure(
         "latency",
         "From append to commit",
         "The time until a majority had a record on disk: p50 covers half of the records, p99 covers 99 of 100.",
         partial(plots.draw_latency, story=story),
         height_inches=2.7,
     )
-    yield _picture(
+    yield _figure(
         "tables",
         "From the log to the tables",
         "Above: the log, and the tables, which follow in steps, one dot per micro-batch. Below: how long a record that "
@@ -280,7 +262,7 @@ def _pictures(story: Story) -> Iterator[Picture]:
         height_inches=4.2,
     )
     if lags(story):
-        yield _picture(
+        yield _figure(
             "lag",
             "Lag of the replicas",
             "How many records a node's log was behind its leader's, as the leader reported several times per "
@@ -291,13 +273,14 @@ def _pictures(story: Story) -> Iterator[Picture]:
         )
 
 
-def _picture(name: str, title: str, reading: str, draw: Callable[[Figure], None], *, height_inches: float) -> Picture:
-    drawn = {}
-    for is_narrow in (False, True):
+def _figure(name: str, title: str, reading: str, draw: Callable[[Figure], None], *, height_inches: float) -> str:
+    @contextmanager
+    def drawn(*, is_narrow: bool) -> Iterator[Figure]:
         with drawing(f"{name}-{is_narrow}", height_inches=height_inches, is_narrow=is_narrow) as figure:
             draw(figure)
-            drawn[is_narrow] = to_svg(figure, label=title)
-    return Picture(name=name, title=title, reading=reading, wide=drawn[False], narrow=drawn[True])
+            yield figure
+
+    return figure_html(name, title=title, reading=reading, drawn=drawn)
 
 
 def _numbers(story: Story) -> dict[str, Any]:

@@ -27,7 +27,7 @@ def script(shell: str) -> str:
         (("pipeline", "run", "--from"), "l", ["latest"]),
         (("pipeline", "run", "--corrupt"), "", ["fail", "mark"]),
         (("server", "--log-level"), "w", ["warning"]),
-        (("bench", "raft", "--peer"), "", ["kafka", "appenders", "none"]),
+        (("bench", "raft", "--peer"), "", ["kafka", "none"]),
         (("completion",), "z", ["zsh"]),
     ],
 )

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, cast
 
-from lab.bench.appenders import Appenders
 from lab.bench.measure import Contender, Run, Task
 from lab.bench.options import BenchOptions
 from lab.bench.quorums import Java, Ours
 from lab.bench.race import Race
 from lab.benchmarks import failover, verify
+from lab.benchmarks.suite.appenders import Appenders
 from lab.benchmarks.suite.peers import PEERS, Name, PeerLoad, run_peer
 from lab.benchmarks.suite.producer import measure_producer
 from lab.benchmarks.suite.quorums import Watched, WithLongLog

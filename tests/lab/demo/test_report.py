@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lab.demo.plots import draw_leadership, slices
-from lab.demo.report import Picture, checks, render, verdict, write_report
+from lab.demo.report import checks, render, verdict, write_report
 from lab.demo.result import Story
 from pykraft.errors import StorageError
 from pykraft.page import PLACE
@@ -23,11 +23,9 @@ STORY = story()
 
 
 def test_every_place_of_the_page_is_filled_and_pictures_are_in_it() -> None:
-    picture = Picture(name="one", title="One & only", reading="Look", wide="<svg>w</svg>", narrow="<svg>n</svg>")
-    page = render(STORY, [picture])
+    page = render(STORY, ["<figure>one</figure>", "<figure>two</figure>"])
     assert not PLACE.findall(page)
-    assert '<div class="plot wide"><svg>w</svg></div>' in page
-    assert "<h2>One &amp; only</h2>" in page
+    assert "<figure>one</figure>\n<figure>two</figure>" in page
 
 
 def test_what_a_run_says_cannot_become_part_of_the_page(open_page: OpenPage, tmp_path: Path) -> None:
@@ -51,7 +49,7 @@ def test_labels_fit_a_phone_whenever_the_leader_was_killed(
         draw_leadership(figure, changed)
         svg = to_svg(figure, label="who led")
     path = tmp_path / "index.html"
-    path.write_text(render(changed, [Picture(name="one", title="Who led", reading="Look", wide="", narrow=svg)]))
+    path.write_text(render(changed, [f'<figure id="one"><div class="plot narrow">{svg}</div></figure>']))
     page = open_page(path, width=WIDTHS[0])
     assert f"killed with -9 at {killed_s} s" in (page.locator("#one .narrow svg").text_content() or "")
     assert f"After {killed_s} seconds" in page.inner_text("header")

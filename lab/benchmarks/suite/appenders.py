@@ -1,9 +1,9 @@
 """The limit of a machine: as many processes as a quorum has voters only append bytes to files and sync them.
 
-They send nothing, check nothing and agree on nothing, so no replicated log on the same disk can write more. They append
-groups of the size of the batches that the measured quorum acknowledged in the run before. Each process is
+They send nothing, check nothing and agree on nothing, so no replicated log on the same disk can write more. Each
+process is
 
-    python -m lab.bench.appenders FILE GROUP_SIZE_BYTES
+    python -m lab.benchmarks.suite.appenders FILE GROUP_SIZE_BYTES
 
 and ends by being killed. Invariant: every byte that counts is in a file, and all but the last group of each file are
 synced.
@@ -13,19 +13,18 @@ Source: POSIX fdatasync.
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
 from typing import Final
 
-from lab.bench.measure import REAL_CLOCK, Contender, LoadedQuorum, Run, RunLimits, Task, Usage, Watermark, usage_of
-from lab.bench.race import run_in_folder
+from lab.bench.measure import REAL_CLOCK, LoadedQuorum, Task, Usage, Watermark, usage_of
 from pykraft.local.child import Child, Children, wait_until
 
 GROUP_SIZE_BYTES: Final = 1024 * 1024
 """Until a run told its own: a full batch of a leader of ours."""
 FIRST_ID: Final = 1
-PROGRAM: Final = "lab.bench.appenders"
+PROGRAM: Final = "lab.benchmarks.suite.appenders"
 
 
 def append_for_ever(path: str, group_size_bytes: int, groups: Iterator[int]) -> None:
@@ -106,19 +105,6 @@ class Appenders:
 
     def quorum(self, children: Children, folder: Path, task: Task) -> LoadedQuorum:
         return AppendingProcesses(children, folder, task, self.group_size_bytes)
-
-    def run_in_same_groups(
-        self, run: Callable[[Contender, Path, Task, RunLimits], Run] = run_in_folder
-    ) -> Callable[[Contender, Path, Task, RunLimits], Run]:
-        """``run``, and whenever another contender has run, its batches become the groups of the next appenders."""
-
-        def run_and_tell(contender: Contender, folder: Path, task: Task, limits: RunLimits) -> Run:
-            done = run(contender, folder, task, limits)
-            if contender is not self and done.batch_size_bytes is not None:
-                self.group_size_bytes = max(task.record_size_bytes, int(done.batch_size_bytes))
-            return done
-
-        return run_and_tell
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
-"""The limit is measured like a quorum: what real processes appended, in groups of the size that a quorum had."""
+"""The limit is measured like a quorum: what real processes appended and synced."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from lab.bench.appenders import GROUP_SIZE_BYTES, Appenders, AppendingProcesses, append_for_ever
-from lab.bench.measure import Contender, Run, RunLimits, Task, measure
-from lab.bench.quorums import Ours
+from lab.bench.measure import RunLimits, Task, measure
+from lab.benchmarks.suite.appenders import Appenders, AppendingProcesses, append_for_ever
 from pykraft.local.child import Children
 
 TASK = Task(nodes=3, record_size_bytes=100, records_per_s=None, linger_ms=25)
@@ -37,23 +36,6 @@ def test_an_appender_that_cannot_write_fails_the_run(tmp_path: Path) -> None:
         failure = quorum.failure()
     assert failure is not None
     assert failure.startswith("appender 2 ended with 1: ")
-
-
-def test_groups_have_the_size_of_the_batches_of_the_run_before(tmp_path: Path) -> None:
-    appenders, ours = Appenders(), Ours()
-    ran: list[str] = []
-
-    def run(contender: Contender, folder: Path, task: Task, limits: RunLimits) -> Run:
-        del folder, task, limits
-        ran.append(contender.name)
-        return Run(latency_ms={}, batch_size_bytes=77_777.5 if contender is ours else 1.0)
-
-    run_in_turn = appenders.run_in_same_groups(run)
-    assert appenders.group_size_bytes == GROUP_SIZE_BYTES
-    run_in_turn(ours, tmp_path, TASK, LIMITS)
-    run_in_turn(appenders, tmp_path, TASK, LIMITS)
-    assert ran == ["pykraft", "appenders"]
-    assert appenders.group_size_bytes == 77_777
 
 
 def test_each_group_is_appended_and_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
