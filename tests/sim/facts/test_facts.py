@@ -3,12 +3,14 @@
 Every epoch that a stranger named is one of its claims.
 """
 
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
 from pykraft.sim.facts.facts import Claims
 from pykraft.sim.machine.ledger import Ledger
+from pykraft.sim.scenario.settings import LISTENER
+from pykraft.types import Endpoint, Listeners
 from tests.sim.worlds import calm_world, led_world, run_until
 
 
@@ -30,6 +32,16 @@ def test_the_newest_leader_is_one_that_runs() -> None:
     newest = world.facts.newest_leader()
     assert newest is not None
     assert newest.host.status.epoch > 1
+
+
+def test_a_voter_that_its_voter_set_has_elsewhere_may_be_doubted_for_the_longest_pause() -> None:
+    world, _ = led_world()
+    node = world.nodes[2]
+    assert world.facts.doubts_us(node) == 0
+    elsewhere = Listeners(((LISTENER, Endpoint("elsewhere", 9_092)),))
+    node.config = replace(node.config, advertised_listeners=elsewhere)
+    timeouts = world.facts.doubts_us(node) / (world.scenario.quorum.election_timeout_ms * 1_000)
+    assert timeouts == 128
 
 
 def test_no_part_can_be_exchanged() -> None:

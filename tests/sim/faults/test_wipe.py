@@ -11,7 +11,7 @@ from pykraft.log.fs import make_directory
 from pykraft.log.small_files.quorum_state import parse_quorum_state
 from pykraft.sim.facts.facts import STRANGER_ID
 from pykraft.sim.faults.stranger import StrangerFaults
-from pykraft.sim.faults.wipe import OLDER, BackupFaults, RestoreFaults, WipeFaults
+from pykraft.sim.faults.wipe import EPOCHS_AHEAD_MAX, OLDER, BackupFaults, RestoreFaults, WipeFaults
 from pykraft.sim.machine.inode import Inode
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.scenario import ClusterSettings, Pace, Scenario
@@ -155,6 +155,21 @@ def test_nobody_restores_a_file_of_a_node_that_is_down_damaged_or_needed() -> No
         node.start()
     run_until(small, lambda: all(node.process is not None and node.process.is_idle for node in small.nodes.values()))
     assert not RestoreFaults(harm_to(small)).kinds[OLDER]()
+
+
+def test_nobody_restores_a_file_of_a_node_that_a_stranger_moved_far_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, _ = led_world()
+    run_until(world, lambda: all(node.process is not None and node.process.is_idle for node in world.nodes.values()))
+    harm, election = harm_to(world), world.facts.platters.election
+    moved = harm.any_node()
+    monkeypatch.setattr(harm, "any_node", lambda: moved)
+    for ahead, is_restored in ((EPOCHS_AHEAD_MAX + 1, False), (EPOCHS_AHEAD_MAX, True)):
+        others_epoch = max(election(each).epoch for each in world.nodes.values() if each is not moved)
+        far = replace(election(moved), epoch=others_epoch + ahead)
+        monkeypatch.setattr(
+            type(world.facts.platters), "election", lambda _, node, far=far: far if node is moved else election(node)
+        )
+        assert RestoreFaults(harm).kinds[OLDER]() is is_restored
 
 
 KIND = "older directory"

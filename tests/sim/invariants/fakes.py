@@ -211,6 +211,10 @@ class World:
         self.network = SimpleNamespace(unsent_between=lambda source, target: 0, byte_us=0)
         self.history = History()
         self.counts: Counter[str] = Counter()
+        self.doubted_us = 0
+
+    def doubts_us(self, _: Any) -> int:
+        return self.doubted_us
 
     def voters(self) -> list[Any]:
         return [node(node_id) for node_id in range(1, self.voter_count + 1)]

@@ -196,6 +196,13 @@ def test_it_is_found_and_a_pause_without_a_leader_does_not_help() -> None:
     made.facts.clock.now_us = 5_000_000
     made.after_event(node(), ASKING)
     made.facts.clock.now_us = 5_000_001
+    facts: Any = made.facts
+    facts.doubted_us = 2
+    made.after_event(node(), ASKING)
+    made.facts.clock.now_us = 5_000_003
+    with pytest.raises(ViolationError, match="has asked for pre-votes in vain for 5000003 us"):
+        made.after_event(node(), ASKING)
+    facts.doubted_us, facts.clock.now_us = 0, 5_000_001
     with pytest.raises(ViolationError, match="has asked for pre-votes in vain for 5000001 us"):
         made.after_event(node(), ASKING)
 

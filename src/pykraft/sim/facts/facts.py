@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from pykraft.core.epoch_budget import DOUBLINGS_MAX
 from pykraft.host.host import Host
 from pykraft.sim.facts.atlas import Atlas
 from pykraft.sim.facts.history import History
@@ -116,6 +117,17 @@ class Facts:
     def voters(self) -> list[SimulatedNode]:
         """Nodes of the newest committed voter set, running or not, whose directory id matches it."""
         return self.members.nodes_of(self.members.committed)
+
+    def doubts_us(self, node: SimulatedNode) -> int:
+        """For how long the others may not believe this voter that it is in a higher epoch than they.
+
+        Where the newest committed voter set has it where it is not, nobody can ask it whether a request in its name is
+        its own; then one is believed in each longest pause of `pykraft.core.epoch_budget`.
+        """
+        voter = self.members.committed.get(node.node_id)
+        if voter is None or voter.listeners == node.config.advertised_listeners:
+            return 0
+        return (2 * self.scenario.quorum.election_timeout_ms << DOUBLINGS_MAX) * 1_000
 
     def newest_leader(self) -> Process | None:
         """The running leader of the highest epoch."""

@@ -194,6 +194,8 @@ def is_replica_of_its_own(facts: Facts, node: SimulatedNode) -> bool:
 
 
 OLDER: Final = "older quorum-state"
+EPOCHS_AHEAD_MAX: Final = 10
+"""A node that a stranger has moved further would wait for as many resignations until its vote is of no use."""
 LEFT_OUT: Final = ((RECOVERY_POINT, 0.5), (EPOCHS, 0.25))
 """Files that the copy may lack, each with its probability."""
 
@@ -218,6 +220,9 @@ class RestoreFaults(Family):
         if world.facts.atlas.waiting or not world.facts.atlas.may_damage(node) or directory is None:
             return False
         epoch = max(world.facts.platters.election(node).epoch, node.status.epoch if node.status is not None else 0)
+        others = (world.facts.platters.election(each).epoch for each in world.facts.voters() if each is not node)
+        if epoch > max(others, default=0) + EPOCHS_AHEAD_MAX:
+            return False
         self._harm.happened(OLDER, node)
         node.kill()
         world.facts.atlas.wiped(node, epoch)

@@ -291,7 +291,8 @@ class NoLastingProspective(Invariant):
         if not self._is_quiet or not now.is_prospective or node_id not in now.voters.ids:
             return
         lasted_us = self.facts.clock.now_us - self._since_us.setdefault(node_id, self.facts.clock.now_us)
-        if lasted_us > ELECTION_TIMEOUTS * self.facts.scenario.quorum.election_timeout_ms * 1_000:
+        limit_us = ELECTION_TIMEOUTS * self.facts.scenario.quorum.election_timeout_ms * US_PER_MS
+        if lasted_us > limit_us and lasted_us > limit_us + self.facts.doubts_us(node):
             raise self.violated(f"node {node_id} has asked for pre-votes in vain for {lasted_us} us")
 
 

@@ -236,8 +236,9 @@ class World:
         self.faults.stop()
         self.watch.faults_ended()
         goal = self._committed() + course.progress_records
+        limit_us = course.faults_us + course.heal_us + max(map(self.facts.doubts_us, self.nodes.values()))
         while not self._has_healed(goal):
-            if self.clock.now_us > course.faults_us + course.heal_us:
+            if self.clock.now_us > limit_us:
                 self.watch.not_healed(f"no progress to {goal} on all nodes, they are at {self.watch.ends}")
                 break
             self.turn()
