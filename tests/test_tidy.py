@@ -60,14 +60,14 @@ PLANTED_FILES: dict[str, Sequence[tuple[str, str, str]]] = {
         ("src/pykraft/code/__init__.py", "", '"""What is in it."""'),
     ],
     "documented_names": [
-        (CODE, "def f(): ...", "def _f(): ..."),
+        (IMPORTED, "def f(): ...", "def _f(): ..."),
         (CODE, "class C:\n    a = 1", "class _C:\n    def f(self): ..."),
         (
             IMPORTED,
             "class C:\n    'C.'\n    def f(self): ...",
             "class C:\n    'C.'\n    @override\n    def f(self): ...",
         ),
-        (CODE, "async def f(): ...", "async def f():\n    'Do it.'"),
+        (IMPORTED, "async def f(): ...", "async def f():\n    'Do it.'"),
         (
             IMPORTED,
             "class C(Protocol):\n    'C.'\n    def f(self): ...",

@@ -73,7 +73,6 @@ def lead(path: Path, links: list[socket.socket], records: int, pause_s: float) -
 
 
 def measure(folder: Path, records: int, pause_s: float) -> list[float]:
-    """One run with processes of its own."""
     with socket.create_server(("127.0.0.1", 0)) as server, ExitStack() as stack:
         server.settimeout(STARTS_WITHIN_S)
         port = server.getsockname()[1]

@@ -93,7 +93,6 @@ class Result:
 
 
 def new_node(folder: Path, node_id: int, case: Case, *, own_thread: bool) -> Node[bytes]:
-    """A node that is not open yet."""
     raft = RaftConfig(append_linger_ms=case.linger_ms)
     return Node(configure(folder / f"n{node_id}", node_id=node_id, raft=raft), own_thread=own_thread)
 
@@ -218,7 +217,6 @@ def memory_mib() -> float:
 
 
 async def measure(folder: Path, case: Case, chosen: argparse.Namespace) -> Result:
-    """Measure one quorum."""
     begin = one_process if case.processes == 1 else many_processes
     async with begin(folder, case, chosen) as (leader, others):
         count = Count()
@@ -268,7 +266,6 @@ def cases(chosen: argparse.Namespace) -> list[Case]:
 
 
 def main(chosen: argparse.Namespace) -> None:
-    """Measure all cases."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     results = []
     for case in cases(chosen) * chosen.rounds:

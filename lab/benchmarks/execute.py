@@ -84,7 +84,6 @@ async def again_and_again(act: Callable[[], Awaitable[object]], end_s: float, to
 
 
 def work_of(node: Replicated[Any], case: Case, number: int) -> Callable[[], Awaitable[object]]:
-    """What this caller does."""
     command = command_of(number, case)
 
     async def execute() -> None:
@@ -98,7 +97,6 @@ def work_of(node: Replicated[Any], case: Case, number: int) -> Callable[[], Awai
 
 
 async def measure(folder: Path, case: Case, seconds: float) -> Result:
-    """Measure one quorum."""
     setting = NodeSetting(folder=folder, machine=case.serde, own_thread=case.own_thread)
     async with quorum(setting, leads=case.on == "leader") as (node, others):
         await node.execute(command_of(0, case))
@@ -129,7 +127,6 @@ async def measure(folder: Path, case: Case, seconds: float) -> Result:
 
 
 def main(chosen: argparse.Namespace) -> None:
-    """Measure all cases."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     cases = [
         Case(

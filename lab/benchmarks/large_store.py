@@ -47,7 +47,6 @@ class Watch:
         self.busy_ms = 0.0
 
     async def call(self) -> None:
-        """Put again and again."""
         while True:
             begin_s = time.perf_counter()
             await self._node.execute(Transaction(then=(Put("watched", "x"),)))
@@ -76,7 +75,6 @@ async def watched(node: Replicated[Any]) -> AsyncIterator[Watch]:
 
 
 async def fill(node: Replicated[Any], size_bytes: int, value_size_bytes: int) -> None:
-    """Put so many bytes of values."""
     numbers = iter(range(size_bytes // value_size_bytes))
     count = max(1, COMMAND_SIZE_BYTES // (value_size_bytes + 40))
 

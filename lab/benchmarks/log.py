@@ -48,7 +48,6 @@ def batches_of(base_offset: int, count: int, size_bytes: int) -> list[Batch]:
 
 
 def open_log(directory: Path) -> Log:
-    """A log with Kafka's sizes."""
     log, _ = Log.open(OsFs(), directory, config=LogSettings(), topic_id=TOPIC_ID)
     return log
 
@@ -108,14 +107,12 @@ def read_all(log: Log) -> None:
 
 
 def timed(call: Callable[[], object]) -> float:
-    """Seconds that the call took."""
     started = time.perf_counter()
     call()
     return time.perf_counter() - started
 
 
 def main() -> None:
-    """Run all measurements."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--directory", type=Path, default=Path())
     parser.add_argument("--megabytes", type=int, default=256)

@@ -78,7 +78,6 @@ class JsonValues(StateMachine[Put, int]):
         return self.count
 
     def snapshot(self) -> Iterable[bytes]:
-        """The whole state as one record."""
         return [json.dumps([self.count, self.values]).encode()]
 
     def restore(self, records: Iterable[bytes]) -> None:
@@ -104,7 +103,6 @@ class NodeSetting:
 
 
 def new_node(setting: NodeSetting, node_id: int, voters: dict[int, str] | None = None) -> Replicated[Any]:
-    """A node that is not open yet."""
     config = configure(setting.folder / f"n{node_id}", node_id=node_id, voters=voters, log=setting.log)
     return Replicated(config, MACHINES[setting.machine](), own_thread=setting.own_thread)
 

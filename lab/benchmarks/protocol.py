@@ -108,7 +108,6 @@ def cases() -> Iterator[Case]:
 
 
 def of_dicts(key: ApiKey, version: int, request: Request, response: Response) -> Iterator[Case]:
-    """Between dicts and bytes."""
     raw = b"".join(codec.encode_request(request, version, 7, "raft-client-2", CONTEXT))
     header = decode_request_header(raw)
     body = decode_request_body(header, raw)
@@ -143,7 +142,6 @@ def of_messages(key: ApiKey, version: int, request: Request, response: Response)
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     arguments = parser.parse_args()

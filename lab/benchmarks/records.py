@@ -79,7 +79,6 @@ def encode(values: list[bytes]) -> bytes:
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     arguments = parser.parse_args()

@@ -76,7 +76,6 @@ async def measure(folder: Path, count: int) -> tuple[float, pstats.Stats]:
 
 
 def part_of(file: str) -> str:
-    """The part that a Python file belongs to."""
     return next((part for piece, part in PARTS.items() if piece in file), "event loop, tasks and futures")
 
 
@@ -98,7 +97,6 @@ def by_part(stats: pstats.Stats) -> tuple[Counter[str], Counter[str]]:
 
 
 def main(chosen: argparse.Namespace) -> None:
-    """Print the table."""
     with (
         tempfile.TemporaryDirectory(dir=chosen.directory) as folder,
         asyncio.Runner(loop_factory=loop_factory("auto")) as runner,

@@ -68,7 +68,6 @@ def read_only(directory: Path) -> None:
 
 
 def check(directory: Path) -> None:
-    """The whole check."""
     if not (directory / QUORUM_STATE).exists():
         # Without it verify reports damage, and reads the log once more to find out what to advise.
         ElectionStore(OsFs(), directory).write(Election(epoch=Epoch(1)), voters=(NodeId(1),), kraft_version=0)

@@ -59,7 +59,6 @@ def digest_of(row: Row) -> int:
 
 
 def identity_of(row: Row) -> Identity:
-    """Whose result the row is."""
     return Identity(scenario=row["scenario"], version=row["version"], source=row["source"])
 
 

@@ -65,7 +65,6 @@ def failed(folder: Path, who: str, output: str) -> PykraftError:
 
 
 def ended(folder: Path, process: Child) -> PykraftError:
-    """The error for a process that ended by itself."""
     log = process.log()
     if NO_SPACE in log:
         return failed(folder, process.name, log)

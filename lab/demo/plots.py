@@ -96,7 +96,6 @@ def span_s(story: Story) -> float:
 
 
 def slice_width_s(story: Story) -> float:
-    """The duration of a slice."""
     span = load_s(story)
     return next((width for width in WIDTHS_S if span / width <= SLICES_MAX), span / SLICES_MAX)
 

@@ -63,7 +63,6 @@ def verdict(story: Story) -> tuple[str, str]:
 
 
 def setting(story: Story) -> str:
-    """The parameters of the run."""
     options = story.options
     nodes = f"{counted(options.nodes, 'node')}, each a process" if options.nodes > 1 else "One node"
     load = f"{options.throughput:,} records of {options.record_size_bytes:,} bytes per second"
@@ -90,7 +89,6 @@ def _killed(story: Story, kill: Kill) -> str:
 
 
 def checks(story: Story) -> Iterator[Check]:
-    """All checks."""
     audit, comparison = story.result.audit, story.result.comparison
     yield Check(
         claim="Nothing is lost",
@@ -135,7 +133,6 @@ def checks(story: Story) -> Iterator[Check]:
 
 
 def numbers(story: Story) -> Iterator[SummaryNumber]:
-    """The summary."""
     result = story.result
     rate = result.audit.acknowledged / result.seconds if result.seconds else 0.0
     commit, table = result.commit_latency_ms, result.batch_latency_ms
@@ -157,7 +154,6 @@ def numbers(story: Story) -> Iterator[SummaryNumber]:
 
 
 def command(options: DemoOptions) -> str:
-    """The command that repeats the run."""
     words = [
         *("bin/demo", "--nodes", str(options.nodes), "--seconds", f"{options.seconds:g}"),
         *("--throughput", str(options.throughput), "--record-size", str(options.record_size_bytes)),
@@ -168,7 +164,6 @@ def command(options: DemoOptions) -> str:
 
 
 def render(story: Story, figures: Iterable[str]) -> str:
-    """The page as text."""
     problems = story.result.problems
     stressed, rest = verdict(story)
     begun = datetime.fromtimestamp(story.begin_wall_ms / 1_000, tz=UTC)

@@ -122,7 +122,6 @@ class Result:
 
     @property
     def problems(self) -> list[str]:
-        """Everything that is wrong, as text."""
         found = self.audit
         rows = f"the tables hold {counted(found.spark_rows, 'record')}, the log {found.committed_records:,}"
         checks = {

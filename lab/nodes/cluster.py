@@ -378,7 +378,6 @@ class Cluster:
 
     @property
     def endpoints(self) -> list[Endpoint]:
-        """Where the nodes listen."""
         return [Endpoint(HOST, node.port) for node in self.nodes.values()]
 
     def start(self) -> Led:

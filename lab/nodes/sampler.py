@@ -110,7 +110,6 @@ class Sampler:
 
 
 def sample_of(quorum: Quorum, *, wall_ms: int) -> QuorumSample:
-    """The sample for a described quorum at this time."""
     return QuorumSample(
         wall_ms=wall_ms,
         leader_id=int(quorum.leader_id),

@@ -10,7 +10,7 @@ import io
 import math
 import re
 import tokenize
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from tests.tidy.repository import SourceFile
 
@@ -112,18 +112,21 @@ def opening_docstring(file: SourceFile) -> Iterator[str]:
 
 
 def documented_names(file: SourceFile) -> Iterator[str]:
-    """Public functions and classes have docstrings, and the methods of what programs import.
+    """Public classes have docstrings, and so have functions and methods of what programs import.
 
     But a class leaves out those that a class has which it derives from or names: "See `Fs`" would only hide from `help`
-    what `Fs` says. Elsewhere a method has a docstring where it says more than its name.
+    what `Fs` says. Elsewhere a function has a docstring where it says more than its name.
     """
     if not file.is_product:
         return
-    classes = filter(_speaks_for_itself, _public_classes(file)) if file.path.startswith(IMPORTED) else ()
-    for body in (file.tree.body, *(each.body for each in classes)):
-        for node in body:
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and _needs_docstring(node):
-                yield f"line {node.lineno}: {node.name} has no docstring"
+    classes = list(_public_classes(file))
+    if file.path.startswith(IMPORTED):
+        bodies: list[Sequence[ast.stmt]] = [file.tree.body, *(each.body for each in classes if _speaks_for_itself(each))]
+    else:
+        bodies = [classes]
+    for node in (node for body in bodies for node in body):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and _needs_docstring(node):
+            yield f"line {node.lineno}: {node.name} has no docstring"
 
 
 def cited_source(file: SourceFile) -> Iterator[str]:

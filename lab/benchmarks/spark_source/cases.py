@@ -99,5 +99,4 @@ QUERIES: Final = (
 
 
 def case_name(data: Data, query: Query) -> str:
-    """As in the file of results."""
     return f"{data.name}, {query.name}"

@@ -92,7 +92,6 @@ def _grown(before: Mapping[str, Any], after: Mapping[str, Any], name: str, runs:
 
 
 def lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """The table in Markdown."""
     yield f"| {' | '.join(HEADS)} |"
     yield "|---" * len(HEADS) + "|"
     for row in sorted(rows, key=lambda each: (each["bytes"], each["executors"])):

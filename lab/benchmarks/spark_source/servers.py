@@ -93,7 +93,6 @@ class Broker:
 
 
 def topic_of(data: Data) -> str:
-    """The name of its topic."""
     return f"measured-{data.size_bytes}"
 
 

@@ -69,7 +69,6 @@ def _spread(values: Sequence[float]) -> str:
 
 
 def fill_document(text: str, results: Results) -> str:
-    """The document with this table between its markers."""
     return filled(text, "connector", "\n".join(lines(results)))
 
 

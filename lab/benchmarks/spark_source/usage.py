@@ -94,7 +94,6 @@ class ProcessTree:
 
 
 def below(pid: int) -> Iterator[int]:
-    """This process and its descendants."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):

@@ -54,7 +54,6 @@ def run(chosen: argparse.Namespace) -> None:
 
 
 def list_cases(_: argparse.Namespace) -> None:
-    """Print all cases."""
     rows = [
         (case.name, "yes" if case.name in SHORT else "", case.group, ", ".join(case.contenders)) for case in all_cases()
     ]
@@ -81,7 +80,6 @@ def docs(chosen: argparse.Namespace) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
     whole = argparse.ArgumentParser(prog="python -m lab.benchmarks.suite", description="Measure pykraft and its peers.")
     commands = whole.add_subparsers(required=True, metavar="COMMAND")
     results_help = "file of results, one line for each run"

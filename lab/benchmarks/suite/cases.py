@@ -49,7 +49,6 @@ SHORT = (
 
 
 def all_cases() -> list[Case]:
-    """Every case, in the order of the documentation."""
     loads = [*_sizes(), *_voters(), *_singles(), *_producers(), *_latencies(), *_observers(), *_log_sizes()]
     return [*loads, *_machines(), *_failovers(), *_starts()]
 

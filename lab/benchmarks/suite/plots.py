@@ -75,7 +75,6 @@ def rows_of(found: Sequence[CaseSummary], figures: Sequence[str]) -> list[Row]:
 
 
 def height_inches(rows: Sequence[Row]) -> float:
-    """Room for all of them."""
     return FRAME_INCHES + ROW_INCHES * len(rows)
 
 

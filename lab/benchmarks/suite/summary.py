@@ -75,7 +75,6 @@ def _quotients(pairs: Sequence[tuple[Figures, Figures]], figure: str) -> Spread 
 
 
 def summaries(cases: Sequence[Case], runs: Sequence[SuiteRun]) -> list[CaseSummary]:
-    """One for each case that has runs, in the order of the cases."""
     found = [(case, tuple(run for run in runs if run.case == case.name)) for case in cases]
     return [CaseSummary(case=case, runs=own) for case, own in found if own]
 

@@ -89,7 +89,6 @@ RATIO_OF: Final = {group: "start_ms" if group == "start" else "rate" for group i
 
 
 def text_tables(found: Sequence[CaseSummary], results: Results, *, width: int | None) -> Iterator[str]:
-    """The lines for a terminal."""
     for group in dict.fromkeys(each.case.group for each in found):
         heads, rows = table_of(group, found)
         yield TITLES[group]

@@ -171,7 +171,6 @@ class AuditReport:
 
 
 def lines(report: AuditReport) -> Iterator[str]:
-    """The report as plain text."""
     for one in report.damage:
         yield f"{one.replica}: {one.path}: byte {one.position}: expected {one.expected}, found {one.found}"
         yield f"  what to do: {one.advice}"
@@ -187,7 +186,6 @@ def lines(report: AuditReport) -> Iterator[str]:
 
 
 def log_facts(log: AuditedLog) -> list[tuple[str, str]]:
-    """What is said of a log."""
     return [
         ("offsets", f"{log.start_offset} to {log.end_offset} (exclusive)"),
         ("epochs", str(log.epochs_count)),
@@ -199,7 +197,6 @@ def log_facts(log: AuditedLog) -> list[tuple[str, str]]:
 
 
 def verdict(report: AuditReport) -> str:
-    """One sentence."""
     size = sum(log.size_bytes for log in report.logs)
     read = f"{counted(len(report.logs), 'log')} with {size} bytes"
     said = "" if report.acknowledged is None else f" and {counted(report.acknowledged, 'acknowledged record')}"
@@ -214,7 +211,6 @@ SHOWN_MAX: Final = 1_000
 
 
 def audit_page(report: AuditReport) -> str:
-    """The page as one HTML document."""
     logs = [_card(log.replica, log_facts(log), "note") for log in report.logs]
     damage = [
         _card(

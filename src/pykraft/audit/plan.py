@@ -43,7 +43,6 @@ class AuditedPartition:
 
     @property
     def base_offsets(self) -> list[Offset]:
-        """Where the segments begin."""
         return [base_offset for base_offset, _ in self.segments]
 
     @property
@@ -148,7 +147,6 @@ class EarlierFiles:
                 self._kept[path] = file.pread(min(file.size(), epoch_checkpoint.SIZE_BYTES_MAX + 1), 0)
 
     def as_fs(self) -> Fs:
-        """For whoever reads a directory."""
         return cast("Fs", self)
 
     def open(self, path: Path) -> File:

@@ -73,7 +73,6 @@ class Digests:
         self._count = self._size = self._total = 0
 
     def add(self, content: Buffer, base_offset: Offset, end_offset: Offset) -> None:
-        """Count a batch with these bytes."""
         if base_offset // self._width != self._number:
             self._close()
             self._number, self._first = base_offset // self._width, base_offset

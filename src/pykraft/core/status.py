@@ -68,7 +68,6 @@ class Status(NamedTuple):
 
 
 def status_of(replica: Replica) -> Status:
-    """The present status of this replica."""
     log, state = replica.log, replica.state
     # The two states of a quorum at work, without a call for each property of the replica.
     if isinstance(state, Follower):

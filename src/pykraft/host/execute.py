@@ -38,7 +38,6 @@ class Step:
 
 
 def execute(components: Components, effect: Effect, step: Step) -> None:
-    """Carry out one effect."""
     _TABLE[type(effect)](components, effect, step)
 
 

@@ -39,7 +39,6 @@ BINARY_MARK: Final = "\0base64:"
 
 
 def stored_value(data: bytes) -> str:
-    """The text that the store keeps for these bytes."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -48,7 +47,6 @@ def stored_value(data: bytes) -> str:
 
 
 def stored_text(given: str) -> str:
-    """The text that the store keeps for this text."""
     if given.startswith(BINARY_MARK):
         # It would be read as base64.
         return BINARY_MARK + base64.b64encode(given.encode("utf-8", "surrogatepass")).decode("ascii")
@@ -64,7 +62,6 @@ def stored_base64(text: str) -> str:
 
 
 def value_bytes(stored: str) -> bytes:
-    """The bytes that were put."""
     if stored.startswith(BINARY_MARK):
         try:
             return base64.b64decode(stored.removeprefix(BINARY_MARK), validate=True)
@@ -170,7 +167,6 @@ def change_json(change: KeyChange) -> dict[str, Any]:
 
 
 def result_json(result: TransactionResult) -> dict[str, Any]:
-    """What a transaction did."""
     return {
         "succeeded": result.succeeded,
         "revision": result.revision,

@@ -81,7 +81,6 @@ def http_addresses(first: Endpoint, count: int) -> list[Endpoint]:
 
 
 def serve_command(config: Path, at: Endpoint, cluster_id: str) -> list[str]:
-    """The command that runs one node."""
     options = ["--config", str(config), "--cluster-id", cluster_id, "--http", str(at)]
     return [sys.executable, "-m", "pykraft", "kv", "serve", *options]
 

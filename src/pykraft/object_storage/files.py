@@ -125,7 +125,6 @@ class ObjectReader:
         raise AssertionError("the last attempt either returns or raises")
 
     def close(self) -> None:
-        """Give the connection back."""
         with _telling(self.path, "close"):
             self._file.close()
 

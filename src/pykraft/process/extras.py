@@ -28,7 +28,6 @@ def is_compiled() -> bool:
 
 
 def kind_of_modules() -> str:
-    """The same for a person."""
     return "compiled" if is_compiled() else "plain Python"
 
 
@@ -71,5 +70,4 @@ def imported_for(what: str) -> Iterator[None]:
 
 
 def install(extra: str) -> str:
-    """The command that installs an extra."""
     return f"pip install 'pykraft[{extra}]'"

@@ -244,7 +244,6 @@ def array_of(
     null_from: int = 0,
     count_max: int = ARRAY_COUNT_MAX,
 ) -> Field:
-    """A field that is an array of structs."""
     kind = Array(Struct(fields), count_max)
     return Field(name, kind, versions, nullable=nullable, ignorable=ignorable, tag=tag, null_from=null_from)
 
@@ -252,7 +251,6 @@ def array_of(
 def struct_of(
     name: str, *fields: Field, versions: str = "0+", ignorable: bool = False, tag: int | None = None
 ) -> Field:
-    """A field that is a struct."""
     return Field(name, Struct(fields), versions, ignorable=ignorable, tag=tag)
 
 
@@ -297,7 +295,6 @@ def body_json(schema: Struct, body: Body, version: int) -> dict[str, Any]:
 
 
 def camel_case(name: str) -> str:
-    """Kafka's name of a field."""
     first, *rest = name.split("_")
     return first + "".join(part.capitalize() for part in rest)
 

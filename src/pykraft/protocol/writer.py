@@ -46,7 +46,6 @@ Write: TypeAlias = Callable[[Body, bytes], list[Buffer]]
 
 
 def compile_writer(message: Message, version: int) -> Write:
-    """The function that writes this version of the message."""
     assert version in message.versions, f"{message.name} has no version {version}"
     return _WriterSource(message, version).build()
 

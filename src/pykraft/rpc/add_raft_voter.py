@@ -32,10 +32,8 @@ def request_from_wire(body: Body, context: RpcContext) -> AddVoterRequest | Refu
 
 
 def response_to_wire(message: ChangeVoterResponse, _version: int, _context: RpcContext) -> Body:
-    """The body of an answer."""
     return {"error_code": message.error, "error_message": message.error_message}
 
 
 def response_from_wire(body: Body, _context: RpcContext) -> ChangeVoterResponse:
-    """An answer for the core."""
     return ChangeVoterResponse(error=body["error_code"], error_message=body["error_message"])

@@ -67,7 +67,6 @@ def response_to_wire(version: int, served: Served, kraft_version: VersionRange |
 
 
 def api_key_bodies(served: Served) -> list[Body]:
-    """The APIs that a listener serves, by key."""
     return [
         {"api_key": int(key), "min_version": versions.min, "max_version": versions.max}
         for key, versions in sorted(served.items())

@@ -15,7 +15,6 @@ from pykraft.types import Epoch, NodeId
 
 
 def request_to_wire(message: BeginQuorumEpochRequest, _version: int, context: RpcContext) -> Body:
-    """The body of a request."""
     partition = {
         "voter_directory_id": parts.wire_directory(message.voter),
         "leader_id": message.leader_id,

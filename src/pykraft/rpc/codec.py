@@ -100,7 +100,6 @@ _WITH_RECORDS = {ApiKey.FETCH: fetch, ApiKey.FETCH_SNAPSHOT: fetch_snapshot}
 
 
 def api_key_of(message: Request) -> ApiKey:
-    """The API of a request."""
     return _KEYS[type(message)]
 
 

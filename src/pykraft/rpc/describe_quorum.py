@@ -17,7 +17,6 @@ from pykraft.types import Epoch, NodeId, Offset, ReplicaKey, Voter
 
 
 def request_to_wire(message: DescribeQuorumRequest, _version: int, context: RpcContext) -> Body:
-    """The body of a request."""
     return {"topics": _topics_of(context, message.asked_as, {})}
 
 

@@ -16,7 +16,6 @@ from pykraft.types import Epoch, NodeId, ReplicaKey
 
 
 def request_to_wire(message: EndQuorumEpochRequest, _version: int, context: RpcContext) -> Body:
-    """The body of a request."""
     partition = {
         "leader_id": message.leader_id,
         "leader_epoch": message.epoch,

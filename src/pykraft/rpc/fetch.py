@@ -25,7 +25,6 @@ NODE_ENDPOINTS_VERSION = 17
 
 
 def request_to_wire(message: FetchRequest, version: int, context: RpcContext) -> Body:
-    """The body of a request."""
     partition: Body = {
         "partition": context.partition_index,
         "current_leader_epoch": message.epoch,

@@ -18,7 +18,6 @@ from pykraft.types import Buffer, Epoch
 
 
 def request_to_wire(message: FetchSnapshotRequest, _version: int, context: RpcContext) -> Body:
-    """The body of a request."""
     partition = {
         "partition": context.partition_index,
         "current_leader_epoch": message.epoch,

@@ -35,7 +35,6 @@ A = TypeVar("A", VoteResponse, BeginQuorumEpochResponse, EndQuorumEpochResponse)
 
 
 def topics_of(context: RpcContext, partition: Body) -> list[Body]:
-    """The topics of a body that names the one partition."""
     partition = {"partition_index": context.partition_index, **partition}
     return [{"topic_name": context.topic_name, "partitions": [partition]}]
 
@@ -122,7 +121,6 @@ def only_partition(topics: list[Body], **expected: object) -> Body | None:
 
 
 def wire_id(node_id: NodeId | None) -> int:
-    """An id on the wire."""
     return -1 if node_id is None else node_id
 
 
@@ -132,7 +130,6 @@ def node_id_of(value: int) -> NodeId | None:
 
 
 def wire_directory(key: ReplicaKey | None) -> Uuid:
-    """A directory id on the wire."""
     return ZERO_UUID if key is None or key.directory_id is None else key.directory_id
 
 
@@ -147,7 +144,6 @@ def optional_replica_key(node_id: int, directory_id: bytes) -> ReplicaKey | None
 
 
 def snapshot_id_body(snapshot_id: OffsetAndEpoch) -> Body:
-    """The body of a snapshot id."""
     return {"end_offset": snapshot_id.offset, "epoch": snapshot_id.epoch}
 
 
@@ -157,7 +153,6 @@ def snapshot_id_of(body: Body) -> OffsetAndEpoch:
 
 
 def endpoint_bodies(listeners: Listeners) -> list[Body]:
-    """Endpoints with the names of their listeners."""
     return [{"name": name, "host": endpoint.host, "port": endpoint.port} for name, endpoint in listeners]
 
 

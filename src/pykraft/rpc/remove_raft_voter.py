@@ -13,7 +13,6 @@ __all__ = ["request_from_wire", "request_to_wire", "response_from_wire", "respon
 
 
 def request_to_wire(message: RemoveVoterRequest, _version: int, context: RpcContext) -> Body:
-    """The body of a request."""
     return {
         "cluster_id": context.cluster_id,
         "voter_id": message.voter.id,

@@ -11,7 +11,6 @@ from pykraft.types import Epoch, NodeId
 
 
 def request_to_wire(message: TransferLeadershipRequest, _version: int, context: RpcContext) -> Body:
-    """The body of a request."""
     return {"cluster_id": context.cluster_id, "target_id": message.target_id, "timeout_ms": message.timeout_ms}
 
 
@@ -23,7 +22,6 @@ def request_from_wire(body: Body, context: RpcContext) -> TransferLeadershipRequ
 
 
 def response_to_wire(message: TransferLeadershipResponse, _version: int, _context: RpcContext) -> Body:
-    """The body of an answer."""
     return {
         "error_code": message.error,
         "error_message": message.error_message,
@@ -33,7 +31,6 @@ def response_to_wire(message: TransferLeadershipResponse, _version: int, _contex
 
 
 def response_from_wire(body: Body, _context: RpcContext) -> TransferLeadershipResponse:
-    """An answer for the requester."""
     return TransferLeadershipResponse(
         error=body["error_code"],
         error_message=body["error_message"],

@@ -46,7 +46,6 @@ def request_from_wire(body: Body, _context: RpcContext) -> UpdateFeaturesRequest
 
 
 def response_to_wire(message: ChangeVoterResponse, version: int, _context: RpcContext) -> Body:
-    """The body of an answer."""
     body: Body = {"error_code": message.error, "error_message": message.error_message}
     # Later versions have no results of single features.
     if version <= RESULTS_VERSION_MAX and not message.error:

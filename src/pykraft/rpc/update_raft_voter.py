@@ -13,7 +13,6 @@ from pykraft.types import NO_LISTENERS, Epoch, VersionRange
 
 
 def request_to_wire(message: UpdateVoterRequest, _version: int, context: RpcContext) -> Body:
-    """The body of a request."""
     return {
         "cluster_id": context.cluster_id,
         "current_leader_epoch": message.epoch,
@@ -48,7 +47,6 @@ def response_to_wire(message: UpdateVoterResponse, _version: int, _context: RpcC
 
 
 def response_from_wire(body: Body, context: RpcContext) -> UpdateVoterResponse:
-    """An answer for the core."""
     leader = body["current_leader"]
     leader_id = parts.node_id_of(leader["leader_id"])
     return UpdateVoterResponse(

@@ -14,7 +14,6 @@ from pykraft.types import Epoch, Offset, OffsetAndEpoch
 
 
 def request_to_wire(message: VoteRequest, _version: int, context: RpcContext) -> Body:
-    """The body of a request."""
     partition = {
         "replica_epoch": message.epoch,
         "replica_id": message.candidate.id,

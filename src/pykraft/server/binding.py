@@ -200,7 +200,6 @@ def not_bound(key: str, value: str, error: OSError) -> ConfigError:
 
 
 def port_of(listening: Sequence[socket.socket]) -> int:
-    """The port that these sockets share."""
     return int(listening[0].getsockname()[1])
 
 

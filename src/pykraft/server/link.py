@@ -182,7 +182,6 @@ class Link:
             self._loop.call_later(LAST_WORDS_TIMEOUT_S, self._transport.abort)
 
     def abort(self) -> None:
-        """Close and drop what was written."""
         self.is_open = False
         self._next = None
         if self._transport is not None:

@@ -189,7 +189,6 @@ class Links:
             link.close()
 
     def close_all(self) -> None:
-        """Stop listening and close everything."""
         self._is_closed = True
         self._sweeper.cancel()
         for server in self._servers:
@@ -256,7 +255,6 @@ class Links:
 
     @property
     def accepted_count(self) -> int:
-        """Number of client connections."""
         return len(self._accepted)
 
     @property

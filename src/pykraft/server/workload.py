@@ -49,7 +49,6 @@ class Stats:
         self._since_s = now_s
 
     def reset(self, now_s: float) -> None:
-        """Begin a new period."""
         self._buckets = {}
         self._records = self._size_bytes = 0
         self._since_s = now_s

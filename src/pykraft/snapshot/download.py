@@ -105,7 +105,6 @@ class Download:
         self._raw.close()
 
     def abandon(self) -> None:
-        """Close, and remove the part."""
         self._raw.abandon()
 
 

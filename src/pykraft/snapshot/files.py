@@ -54,7 +54,6 @@ class SnapshotFile:
 
 
 def checkpoint_path(directory: Path, snapshot_id: OffsetAndEpoch) -> Path:
-    """Path of the complete snapshot."""
     return directory / f"{stem_of(snapshot_id)}.checkpoint"
 
 

@@ -259,7 +259,6 @@ class SnapshotWriter(ContainsLog, Generic[T]):
 
     @property
     def is_frozen(self) -> bool:
-        """True once the snapshot counts."""
         return self._raw.is_frozen
 
     def append(self, records: Iterable[T]) -> None:

@@ -32,7 +32,6 @@ def number_column(values: Sequence[int | None], kind: pa.DataType) -> pa.Array:
 
 
 def bytes_column(values: Sequence[bytes | None]) -> pa.BinaryArray:
-    """A column of binary."""
     cells = [value or b"" for value in values]
     buffers = [_validity(values), _edges(cells), pa.py_buffer(b"".join(cells))]
     return pa.Array.from_buffers(pa.binary(), len(values), buffers)

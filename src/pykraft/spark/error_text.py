@@ -37,7 +37,6 @@ def without_traceback(act: Callable[P, T]) -> Callable[P, T]:
 
 
 def rows_without_traceback(act: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
-    """The same for a generator."""
 
     @wraps(act)
     def plain(*words: P.args, **named: P.kwargs) -> Iterator[T]:

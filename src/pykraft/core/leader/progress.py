@@ -174,7 +174,6 @@ class Progress:
         return [self._observers[key] for key in sorted(self._observers, key=_key_order)]
 
     def observers_count(self, now: Instant) -> int:
-        """How many observers are not silent."""
         return sum(not replica.is_silent_for(OBSERVER_SESSION_MS, now) for replica in self._observers.values())
 
     def by_fetch_offset(self, without: NodeId, preferred: NodeId | None = None) -> tuple[ReplicaKey, ...]:

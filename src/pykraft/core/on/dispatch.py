@@ -99,7 +99,6 @@ HANDLERS: Mapping[type[events.Event], Callable[[Replica, Any, Instant], None]] =
 
 
 def on_local_event(replica: Replica, event: events.Event, now: Instant) -> None:
-    """Pass the event to its handler."""
     HANDLERS[type(event)](replica, event, now)
 
 
@@ -178,7 +177,6 @@ RESPONSE_HANDLERS: Mapping[type[messages.Response], Callable[[Replica, ResponseR
 
 
 def on_request(replica: Replica, event: RequestReceived, now: Instant) -> None:
-    """Pass a request to its handler."""
     REQUEST_HANDLERS[type(event.message)](replica, event, event.message, now)
 
 

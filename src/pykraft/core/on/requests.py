@@ -25,7 +25,6 @@ def reply_with_leader(
     kind: type[BeginQuorumEpochResponse | EndQuorumEpochResponse | UpdateVoterResponse],
     error: ErrorCode,
 ) -> None:
-    """Answer with this error, and with the leader that this replica knows."""
     listeners = replica.reply_listeners(event.listener)
     response = kind(error=error, epoch=replica.epoch, leader_id=replica.leader_id, listeners=listeners)
     reply(replica, event.request_id, response)

@@ -80,7 +80,6 @@ def say_begin_quorum_epoch(replica: Replica, leader: Leader, now: Instant) -> No
 
 
 def begin_quorum_epoch(replica: Replica, leader: Leader, voter_id: NodeId) -> BeginQuorumEpochRequest:
-    """This leader announces itself to this voter."""
     return BeginQuorumEpochRequest(
         epoch=leader.epoch,
         leader_id=leader.leader_id,
@@ -176,7 +175,6 @@ def _fetch_snapshot(replica: Replica, snapshot_id: OffsetAndEpoch, position: int
 
 
 def voter_key(replica: Replica, node_id: NodeId) -> ReplicaKey:
-    """The replica key that a request to this voter names."""
     voter = replica.voters.get(node_id)
     assert voter is not None
     return voter.key

@@ -208,7 +208,6 @@ def _why_late(replica: Replica, transfer: Transfer) -> ChangeRefusal:
 
 
 def _missing(replica: Replica, leader: Leader, transfer: Transfer) -> str:
-    """What a leader that stays waited for."""
     end_offset = replica.log.end_offset
     target = leader.progress.voters.get(transfer.target_id)
     stays = f"node {leader.leader_id} stays the leader"

@@ -67,7 +67,6 @@ class ConsumerFetches:
     def handle(
         self, body: Body, version: int, listener: str, is_wanted: Callable[[], bool], answer: Callable[[Body], None]
     ) -> None:
-        """Answer one request now or later."""
         if body["session_id"]:
             answer({"error_code": ErrorCode.FETCH_SESSION_ID_NOT_FOUND})
             return

@@ -209,7 +209,6 @@ class ProducerIds(LeaderQuestions):
         self._deadline_ms: int | None = None
 
     def handle(self, body: Body, listener: str, is_wanted: Callable[[], bool], answer: Callable[[Body], None]) -> None:
-        """Answer one request, now or later."""
         if body["transactional_id"] is not None:
             answer({"error_code": ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED})
         elif len(self._waiting) >= WAITING_MAX:

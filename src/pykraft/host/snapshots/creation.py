@@ -174,7 +174,6 @@ class SnapshotLoading:
             self._on_skipped(next_offset, start_offset)
 
     def given(self) -> None:
-        """Something was delivered to the listener."""
         self._is_fresh = False
 
     def wanted(self, next_offset: Offset, start_offset: Offset) -> SnapshotToLoad | None:

@@ -111,7 +111,6 @@ class SnapshotTroubles:
 
     @property
     def count(self) -> int:
-        """Failures since the start."""
         return self.writing.count + self.reading.count
 
     @property

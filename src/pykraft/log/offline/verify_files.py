@@ -207,7 +207,6 @@ def check_by_dump(fs: Fs, path: Path, findings: Findings, advice: str) -> None:
 
 
 def check_odd_name(path: Path, findings: Findings) -> None:
-    """Report a file that is none of a partition's own."""
     if leftover_kind(path.name) == "swap":
         findings.add_damage(
             path,

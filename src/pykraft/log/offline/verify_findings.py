@@ -70,7 +70,6 @@ class Findings:
             self.notes.append(NoteFinding(path, text))
 
     def extend(self, other: Findings) -> None:
-        """Add the findings of another check."""
         self.damage_count += other.damage_count
         self.notes_count += other.notes_count
         self.damage += other.damage[: FINDINGS_MAX - len(self.damage)]

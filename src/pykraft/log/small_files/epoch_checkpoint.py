@@ -52,7 +52,6 @@ def read_content(fs: Fs, path: Path) -> bytes:
 
 
 def encode_epochs(entries: Sequence[EpochStart]) -> bytes:
-    """The file's bytes."""
     lines = [_VERSION, str(len(entries)), *(f"{entry.epoch} {entry.start_offset}" for entry in entries)]
     return ("\n".join(lines) + "\n").encode()
 

@@ -49,7 +49,6 @@ def own_partition(fs: Fs, directory: Path, topic_id: Uuid) -> None:
 
 
 def encode_partition_metadata(topic_id: Uuid) -> bytes:
-    """The file's bytes for this topic id."""
     return f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode()
 
 

@@ -86,7 +86,6 @@ def look_up_proof(fs: Fs, file: ProofFile, partition: Path, *, is_formatted: boo
 
 
 def encode_proof(proof: Proof) -> bytes:
-    """The payload of the file's slot."""
     fields = {
         "isComplete": proof.is_complete,
         "votesAboveEpoch": proof.votes_above,

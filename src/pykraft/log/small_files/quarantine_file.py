@@ -58,7 +58,6 @@ class QuarantineFile:
 
 
 def encode_quarantine(quarantine: Quarantine) -> bytes:
-    """The payload of the file's slot."""
     places = [
         {
             "file": damage.path,

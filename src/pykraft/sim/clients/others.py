@@ -128,7 +128,6 @@ class SimulatedProducer:
         self._next_number = FIRST_NUMBER * (1 + index)
 
     def begin(self) -> None:
-        """Schedule the first turn."""
         self._facts.network.attach(self)
         self._later(self._settings.period_us)
 
@@ -148,7 +147,6 @@ class SimulatedProducer:
             self._lose()
 
     def received(self, connection: ConnectionId, frame: bytes) -> None:
-        """The answer to the oldest request."""
         if connection != self._connection:
             return
         self._watch.trace.absorb(frame)

@@ -56,7 +56,6 @@ class Bystander:
         self._registration: Registration | None = None
 
     def listen(self) -> None:
-        """Register from the log start on."""
         host = self._node.host
         assert host is not None
         self._watch.listens(self._node, host.status.log_start_offset)
@@ -424,7 +423,6 @@ class SimulatedWorkload:
         self._asking_dice: dict[int, Random] = {}
 
     def begin(self) -> None:
-        """Schedule the first proposals."""
         self._facts.clock.after(self._work.period_us, self._turn)
 
     def started(self, node: SimulatedNode) -> None:

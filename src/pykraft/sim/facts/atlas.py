@@ -72,7 +72,6 @@ class Atlas:
         self._standing = {node_id: _standing(node) for node_id, node in nodes.items()}
 
     def joined(self, node: SimulatedNode) -> None:
-        """Add a new machine."""
         self._standing[int(node.node_id)] = _standing(node)
 
     def may_damage(self, node: SimulatedNode) -> bool:

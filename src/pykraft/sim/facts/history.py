@@ -283,22 +283,18 @@ class Registers:
 
 
 def value_of(number: int, kind: bytes, padding_size_bytes: int) -> bytes:
-    """Encode a value of the workload."""
     return b"%012d" % number + kind + bytes(padding_size_bytes)
 
 
 def number_of(value: bytes) -> int:
-    """The number in a value."""
     return int(value[:NUMBER_DIGITS])
 
 
 def register_of(value: bytes) -> int:
-    """The register that a value writes or reads."""
     return number_of(value) % REGISTERS
 
 
 def is_read(value: bytes) -> bool:
-    """True for a value that reads."""
     return value[NUMBER_DIGITS : NUMBER_DIGITS + 1] == READ
 
 

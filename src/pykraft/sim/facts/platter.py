@@ -272,7 +272,6 @@ class Platters:
             self.joined(node)
 
     def joined(self, node: SimulatedNode) -> None:
-        """Add a new machine."""
         self._platters[int(node.node_id)] = Platter(node.disk, node.config.partition_directory)
 
     def election(self, node: SimulatedNode) -> DurableElection:

@@ -53,7 +53,6 @@ class Harm:
 
     @property
     def facts(self) -> Facts:
-        """The true state of the world."""
         return self.world.facts
 
     @property
@@ -94,7 +93,6 @@ class Harm:
         return report
 
     def note(self, node: SimulatedNode | None, text: str) -> None:
-        """Add a line to the trace."""
         self.world.watch.trace.note(node.node_id if node is not None else None, text)
 
     def later(self, delay_us: int, act: Callable[[], object]) -> None:

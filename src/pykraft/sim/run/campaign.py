@@ -150,5 +150,4 @@ def rule_and_story(row: Row) -> tuple[str, str]:
 
 
 def seed_of(row: Row) -> int:
-    """The seed of a row."""
     return int(row["seed"])

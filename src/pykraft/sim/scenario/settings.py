@@ -39,7 +39,6 @@ UNLIMITED: Final = SizeLimits(2**31 - 1, 2**31 - 1)
 
 
 def size_limits(config: NodeConfig) -> SizeLimits:
-    """The limits of a node with this configuration."""
     return SizeLimits(config.request_size_bytes_max, config.answer_size_bytes_max)
 
 
@@ -82,24 +81,20 @@ def node_configs(voter_count: int, observer_count: int, quorum: QuorumSettings, 
 
 
 def with_memory(configs: Sequence[NodeConfig], recent_size_bytes_max: int) -> list[NodeConfig]:
-    """These configurations with so many bytes of the log in memory."""
     return [replace(config, log=replace(config.log, recent_size_bytes_max=recent_size_bytes_max)) for config in configs]
 
 
 def without_operators(configs: Sequence[NodeConfig]) -> list[NodeConfig]:
-    """These configurations with no listener for operators."""
     return [replace(config, operator_listeners=()) for config in configs]
 
 
 def with_small_segments(configs: Sequence[NodeConfig]) -> list[NodeConfig]:
-    """These configurations with segments of a few batches."""
     return [replace(config, log=replace(config.log, segment_size_bytes=SMALL_SEGMENT_BYTES)) for config in configs]
 
 
 def with_snapshots(
     configs: Sequence[NodeConfig], snapshots: SnapshotSettings, records_between: int, rng: Random
 ) -> list[NodeConfig]:
-    """These configurations with one draw of the snapshot settings."""
     slice_size_bytes_max = rng.choice(snapshots.slice_size_bytes_max)
     retention_size_bytes_max = rng.choice(snapshots.retention_size_bytes_max)
     clean_interval_ms = rng.choice(snapshots.clean_interval_ms)
@@ -154,7 +149,6 @@ def node_at(port: int) -> int:
 
 
 def moved(config: NodeConfig) -> NodeConfig:
-    """The configuration of this node at another address."""
     assert config.node_id is not None
     port = port_of(config)
     listeners = listeners_of(config.node_id, port // PORTS_APART + 1)
@@ -162,7 +156,6 @@ def moved(config: NodeConfig) -> NodeConfig:
 
 
 def port_of(config: NodeConfig) -> int:
-    """The port where this node listens."""
     endpoint = config.advertised_listeners.get(LISTENER)
     assert endpoint is not None
     return endpoint.port

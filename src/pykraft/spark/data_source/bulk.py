@@ -93,7 +93,6 @@ class Stretch:
 
 
 def stretches(records: int, value_size_bytes: int) -> Iterator[Stretch]:
-    """The stretches of a batch of so many records."""
     first_delta, begin = 0, 0
     for end_delta in _DELTA_ENDS:
         if first_delta >= records:

@@ -74,7 +74,6 @@ class DamagedBytes:
 
 
 def damaged(split: Split, position: int, found: str) -> CorruptionError:
-    """The error for a position in the bytes of a split."""
     return CorruptionError(split.path, position=split.position + position, expected="a valid batch", found=found)
 
 

@@ -46,7 +46,6 @@ SIZE_BYTES_PER_TRIGGER: Final = 1024 * 1024 * 1024
 
 
 def default_limit(options: SourceOptions) -> ReadLimit:
-    """The limit for Spark."""
     if options.records_per_trigger is not None:
         return ReadMaxRows(options.records_per_trigger)
     if options.size_bytes_per_trigger is not None:

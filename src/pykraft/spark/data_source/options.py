@@ -283,5 +283,4 @@ def _json(text: str) -> object:
 
 
 def wrong_option(name: str, value: str, allowed: str) -> UsageError:
-    """The error for a value that an option does not have."""
     return UsageError(f"the option {name} = {value!r}: it must be {allowed}")

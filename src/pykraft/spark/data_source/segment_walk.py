@@ -102,7 +102,6 @@ class WalkState:
 
 
 def base_offset_of(segment: Path) -> Offset:
-    """The offset in the name of a segment."""
     parsed = parse_segment_file(segment.name)
     assert parsed is not None, f"{segment} is not a segment"
     return parsed[0]

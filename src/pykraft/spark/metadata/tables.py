@@ -101,7 +101,6 @@ _WORDS: Final[Mapping[tuple[str, str], Mapping[int, str]]] = {
 
 
 def columns_of_table(name: str) -> dict[str, str]:
-    """All columns of a table, with Spark's types."""
     return {**COLUMNS[name], **_CHANGED}
 
 

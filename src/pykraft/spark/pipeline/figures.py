@@ -88,7 +88,6 @@ def report_figures(*runs: PipelineRun, scheme: PlotScheme = "light") -> dict[str
 
 
 def shown(runs: Sequence[PipelineRun]) -> Iterator[RunPlot]:
-    """The figures that at least one of the runs has numbers for."""
     return (plot for plot in PLOTS if any(map(plot.shows, runs)))
 
 
@@ -278,7 +277,6 @@ PLOTS: Final = (
 
 
 def pipeline_page(runs: Sequence[PipelineRun]) -> str:
-    """The page as one HTML document."""
     parts = {
         "title": escape("Pipeline: " + " beside ".join(run.name for run in runs)),
         "heading": " <small>beside</small> ".join(escape(run.name) for run in runs),

@@ -124,7 +124,6 @@ class StreamMetrics:
         self._noted = replace(self._noted, restarts=restarts)
 
     def render(self) -> bytes:
-        """All metrics in Prometheus' text format."""
         from prometheus_client import generate_latest
 
         return generate_latest(self)
