@@ -17,9 +17,9 @@ from pykraft.sim.machine.node import Process
 from pykraft.sim.run.simulation import Failure
 from pykraft.sim.run.world import Outcome
 from tests.sim.mutants import MUTANTS, Mutant, planted
-from tests.sim.mutants.alone import ALONE
 from tests.sim.mutants.patch import Patch
 from tests.sim.mutants.search import (
+    ALONE,
     CAUGHT,
     Catch,
     Recorded,

@@ -121,7 +121,10 @@ def documented_names(file: SourceFile) -> Iterator[str]:
         return
     classes = list(_public_classes(file))
     if file.path.startswith(IMPORTED):
-        bodies: list[Sequence[ast.stmt]] = [file.tree.body, *(each.body for each in classes if _speaks_for_itself(each))]
+        bodies: list[Sequence[ast.stmt]] = [
+            file.tree.body,
+            *(each.body for each in classes if _speaks_for_itself(each)),
+        ]
     else:
         bodies = [classes]
     for node in (node for body in bodies for node in body):

@@ -18,7 +18,6 @@ from pykraft.sim.run.world import Outcome
 from pykraft.sim.scenario.file import load, shipped_names
 from pykraft.sim.scenario.scenario import Scenario
 from tests.sim.mutants import MUTANTS, Mutant, planted
-from tests.sim.mutants.alone import ALONE
 
 CAUGHT = "caught"
 ORACLES = tuple(kind.__name__ for kind in ALL)
@@ -112,6 +111,10 @@ def recorded(path: Path = SEEDS_PATH) -> Recorded:
         return {getattr(catch, key): catch for catch in found}
 
     return Recorded(mutants=catches("mutants", "mutant"), oracles=catches("oracles", "noticed_by"))
+
+
+ALONE: Mapping[str, str] = {oracle: catch.mutant for oracle, catch in recorded().oracles.items()}
+"""For each oracle, the bug that it must notice without the others; that of a new one is written there by hand."""
 
 
 def record(found: Recorded, path: Path = SEEDS_PATH) -> None:
