@@ -1,15 +1,23 @@
-"""A suite that was started with ignored signals runs like any other; long tests start first; few tests are followed."""
+"""A suite that was started with ignored signals runs like any other; long tests start first; few tests are followed.
+
+A stage's run imports its modules only, and a test that it would miss is an error.
+
+What is held against a call is its own memory: all of it, and nobody else's.
+"""
 
 import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import SIGNALS_OF_TESTS, pytest_collection_modifyitems
 from tests.lag import without_lag
+from tests.memory import taking_less_than
+from tests.stage_modules import MODULES_OF, check_modules, pytest_ignore_collect
 
 ROOT = Path(__file__).parents[1]
 
@@ -106,3 +114,77 @@ def test_lines_are_followed_where_they_count(request: pytest.FixtureRequest) -> 
     core.path = Path(__file__).parent / "core" / "test_one.py"
     pytest_collection_modifyitems([here, core])
     assert [one.get_closest_marker("no_cover") is not None for one in (here, core)] == [True, False]
+
+
+HERE = Path(__file__)
+
+
+class Given:
+    """A configuration with this option."""
+
+    def __init__(self, stage: str | None) -> None:
+        self._stage = stage
+
+    def getoption(self, name: str) -> str | None:
+        """See `pytest.Config`."""
+        assert name == "--modules-of"
+        return self._stage
+
+
+def left_out(stage: str | None, path: str) -> bool:
+    """Whether a module of the tests is not imported."""
+    return bool(pytest_ignore_collect(HERE.parent / path, Given(stage)))  # type: ignore[arg-type]
+
+
+def test_modules_of_other_stages_are_left_out() -> None:
+    assert not left_out("kafka", "kafka/test_chaos.py")
+    assert left_out("kafka", "core/test_raft.py")
+    assert not left_out(None, "core/test_raft.py")
+    assert not left_out("kafka", "core/__init__.py")
+    assert [stage for stage in MODULES_OF if left_out(stage, "documented/test_pages.py")] == []
+    assert not left_out("spark", "spark/session/test_local.py")
+
+
+@pytest.mark.parametrize("marker", ["kafka", "sim", "browser"])
+def test_a_test_that_its_stage_would_not_collect_is_an_error(
+    marker: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    here = request.node
+    module = tmp_path / "test_one.py"
+    module.write_text("")
+    one = pytest.Function.from_parent(here.parent, name=here.name, callobj=lambda: None)
+    one.path = module
+    check_modules([one])
+    one.add_marker(marker)
+    with pytest.raises(pytest.UsageError, match=f"is marked {marker}"):
+        check_modules([one])
+
+
+def test_a_call_that_takes_more_each_time_is_refused() -> None:
+    # The interpreter adds a few bytes of its own, by its version.
+    peaks = r"\[100\d{3}, 100\d{3}, 100\d{3}\]"
+    with pytest.raises(AssertionError, match=f"it takes {peaks} bytes, each time at least 90000"):
+        taking_less_than(90_000, lambda: len(bytes(100_000)))
+
+
+def test_what_is_freed_at_once_counts() -> None:
+    with pytest.raises(AssertionError, match="each time at least 90000"):
+        taking_less_than(90_000, lambda: sum(len(bytes(30_000)) for _ in "ab") + len(bytes(100_000)))
+
+
+def test_a_call_that_takes_no_more_has_a_result() -> None:
+    assert taking_less_than(110_000, lambda: len(bytes(100_000))) == 100_000
+
+
+def test_what_another_thread_takes_once_does_not_count() -> None:
+    """A worker of pytest-xdist was told to give up a thousand tests while a Fetch request was decoded."""
+    held: list[bytes] = []
+
+    def once() -> int:
+        if not held:
+            other = threading.Thread(target=lambda: held.append(bytes(100_000)))
+            other.start()
+            other.join()
+        return len(held)
+
+    assert taking_less_than(90_000, once) == 1

@@ -1,10 +1,16 @@
-"""The pages match the code: the table of states, and the commands and files of the README."""
+"""The pages match the code: the table of states, and the commands and files of the README.
+
+The site of the documentation, built and seen in a browser: it fits every window and asks no other host.
+"""
 
 import ast
 import re
 import shlex
+import subprocess
+import sys
 import textwrap
 from collections.abc import Iterator
+from pathlib import Path
 from typing import get_args
 
 import click
@@ -14,6 +20,8 @@ from lab.cli.main import pykraft
 from pykraft.config.properties import node_config, parse_properties
 from pykraft.core.state import State
 from pykraft.core.transitions import EITHER, HIGHER, MOVES, SAME
+from tests.browser import OpenPage
+from tests.look import Scheme, faults_of, in_all_windows
 from tests.tidy.repository import ROOT
 
 WORDS = {SAME: "same", HIGHER: "higher", EITHER: "either", None: ""}
@@ -128,3 +136,45 @@ def test_each_sample_is_the_configuration_of_a_node() -> None:
     for path in samples:
         config = node_config(parse_properties(path.read_text())).config
         assert config.node_id in config.voters.ids, path.name
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("docs") / "site"
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    return folder
+
+
+@in_all_windows
+@pytest.mark.parametrize("name", ["index.html", "cli/index.html"])
+def test_a_page_looks_right_and_asks_no_other_host(
+    open_page: OpenPage, site: Path, name: str, width: int, scheme: Scheme
+) -> None:
+    page = open_page(site / name, width=width, scheme=scheme)
+    assert faults_of(page) == []
+    assert page.evaluate("document.documentElement.dataset.bsTheme") == scheme
+    assert page.locator(".codehilite span").count() > 0
+    forget_own_files(open_page)
+
+
+def test_every_page_looks_right_where_the_list_of_its_sections_stands_beside_it(
+    open_page: OpenPage, site: Path
+) -> None:
+    pages = sorted(site.glob("*/index.html"))
+    assert len(pages) > 15
+    page = open_page(pages[0], width=800, scheme="light")
+    faults: dict[str, list[str]] = {}
+    for path in pages:
+        page.goto(path.as_uri())
+        if found := faults_of(page):
+            faults[path.parent.name] = found
+    assert faults == {}
+    forget_own_files(open_page)
+
+
+def forget_own_files(open_page: OpenPage) -> None:
+    """The site's files lie beside its pages; search needs a server, since a page of a file may not fetch one."""
+    open_page.problems[:] = [
+        each for each in open_page.problems if "asks for file:" not in each and "file:" not in each
+    ]

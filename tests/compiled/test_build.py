@@ -1,4 +1,7 @@
-"""What a machine lacks is said in one line; what was built is found again."""
+"""What a machine lacks is said in one line; what was built is found again.
+
+The list of compiled modules fits the package.
+"""
 
 import sys
 import sysconfig
@@ -8,7 +11,9 @@ import pytest
 
 from compiled import __main__ as command
 from compiled import build as building
+from compiled import modules
 from compiled.build import CannotCompileError, build, require_compiler
+from compiled.modules import PATTERNS, compiled_files
 
 
 @pytest.fixture
@@ -91,3 +96,18 @@ def test_any_word_prints_what_the_command_does(
     monkeypatch.setattr(sys, "argv", ["compiled", word])
     assert command.main() == status
     assert "print its folder" in capsys.readouterr().out
+
+
+PACKAGE = Path(__file__).resolve().parents[2] / "src" / "pykraft"
+
+
+def test_the_rules_of_every_step_are_compiled() -> None:
+    files = {str(file.relative_to(PACKAGE)) for file in compiled_files(PACKAGE)}
+    assert {"core/raft.py", "core/on/fetch_request.py", "host/stepping.py", "log/lane.py", "types.py"} <= files
+    assert not any(file.endswith("__init__.py") for file in files)
+
+
+def test_no_pattern_is_left_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(modules, "PATTERNS", (*PATTERNS, "core/no_such_module.py"))
+    with pytest.raises(AssertionError, match=r"no file is called core/no_such_module\.py"):
+        compiled_files(PACKAGE)

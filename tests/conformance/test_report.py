@@ -1,13 +1,23 @@
-"""The pages contain what the parts contain, are the same for the same parts, and name what is missing."""
+"""The pages contain what the parts contain, are the same for the same parts, and name what is missing.
+
+The run writes which test carried which line and how it ended; an unknown line ends the run.
+
+The list of lines is complete, and malformed entries are rejected.
+"""
 
 import json
+import re
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.conformance import report
-from tests.conformance.registry import Line, lines
+from tests.conformance.plugin import pytest_collection_modifyitems, scenario_marks
+from tests.conformance.registry import HISTORY, LINES, Line, lines, read
+from tests.tidy.repository import ROOT
 
 UNIT = {
     "tests/core/test_raft.py::test_votes[a|b]": {"lines": [1, 2], "outcome": "passed"},
@@ -112,3 +122,123 @@ def test_what_is_no_part_is_said(
     assert report.main([str(path)]) == 2
     assert "a part cannot be read" in capsys.readouterr().err
     assert list(docs.iterdir()) == []
+
+
+CASES = """
+import pytest
+
+@pytest.mark.conformance(3, "H12", 1)
+class TestAll:
+    @pytest.mark.conformance(2)
+    def test_passes(self): pass
+
+    def test_fails(self): assert False
+
+@pytest.fixture
+def broken():
+    yield
+    raise RuntimeError
+
+@pytest.mark.conformance(4)
+def test_fails_at_its_end(broken): pass
+
+@pytest.mark.parametrize("each", [pytest.param(0, marks=pytest.mark.conformance(5)), 1])
+def test_one_of_two(each): pass
+"""
+
+
+def run(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+    (folder / "test_cases.py").write_text(text)
+    plugins = [
+        "-p",
+        "tests.conformance.plugin",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:randomly",
+        "-o",
+        "markers=conformance",
+    ]
+    report = ["--conformance-report", str(folder / "parts" / "unit.json")]
+    command = [sys.executable, "-m", "pytest", "-q", "--rootdir", str(folder), "-c", "/dev/null", *plugins, *report]
+    return subprocess.run([*command, str(folder)], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_outcomes_are_written(tmp_path: Path) -> None:
+    ended = run(tmp_path, CASES)
+    assert "1 failed, 4 passed, 1 error" in ended.stdout
+    assert json.loads((tmp_path / "parts" / "unit.json").read_text()) == {
+        "test_cases.py::TestAll::test_fails": {"lines": [1, 3, "H12"], "outcome": "failed"},
+        "test_cases.py::TestAll::test_passes": {"lines": [1, 2, 3, "H12"], "outcome": "passed"},
+        "test_cases.py::test_fails_at_its_end": {"lines": [4], "outcome": "failed"},
+        "test_cases.py::test_one_of_two[0]": {"lines": [5], "outcome": "passed"},
+    }
+
+
+@pytest.mark.parametrize("numbers", [(152,), (0,), ("26",), ("H92",), ("h1",), ()])
+def test_a_number_that_no_line_has_ends_the_run(request: pytest.FixtureRequest, numbers: tuple[object, ...]) -> None:
+    item = pytest.Function.from_parent(request.node.parent, name="test_it", callobj=lambda: None)
+    item.add_marker(pytest.mark.conformance(26, 27))
+    pytest_collection_modifyitems([item])
+    item.add_marker(pytest.mark.conformance(*numbers))
+    with pytest.raises(pytest.UsageError, match="conformance has no line"):
+        pytest_collection_modifyitems([item])
+
+
+def test_a_scenario_names_its_lines_in_its_opening_comment() -> None:
+    (mark,) = scenario_marks("# why\n# conformance: 26 27\n# conformance: 3 H12\ncluster voters=3\n")
+    assert mark.args == (26, 27, 3, "H12")
+    assert scenario_marks("# this is about conformance: 26\ncluster voters=3\n") == []
+
+
+def line(*, state: str = "required", is_open: str | None = None) -> Line:
+    return Line(number=1, section="s", statement="It holds.", state=state, open=is_open)
+
+
+def test_all_lines_are_there() -> None:
+    assert [each.number for each in read(LINES)] == list(range(1, 152))
+    assert [each.number for each in read(HISTORY, letter="H")] == [f"H{number}" for number in range(1, 92)]
+    assert len({each.statement for each in lines().values()}) == len(lines()) == 151 + 91
+    assert [each.number for each in lines().values() if not each.statement.endswith(".")] == []
+
+
+def test_each_row_of_the_history_has_a_source() -> None:
+    sources = re.compile(r"KAFKA-\d{5}|apache/kafka#\d{4,5}|KIP-\d{3}")
+    assert [each.number for each in read(HISTORY, letter="H") if not sources.fullmatch(each.source or "")] == []
+
+
+def test_nothing_waits() -> None:
+    assert [each.number for each in lines().values() if each.state.startswith("later")] == []
+
+
+def test_little_does_not_apply() -> None:
+    assert sum(each.is_not_ours for each in lines().values()) <= 10
+
+
+@pytest.mark.parametrize("state", ["", "someday", "later: when there is time", "does not apply: "])
+def test_a_state_that_says_nothing_is_refused(state: str) -> None:
+    with pytest.raises(ValueError, match="unknown state"):
+        line(state=state)
+
+
+def test_what_waits_is_not_open_in_part() -> None:
+    assert line(is_open="a part: snapshots").is_required
+    with pytest.raises(ValueError, match="only what is required"):
+        line(state="later: Kafka's client APIs", is_open="a part")
+
+
+@pytest.mark.parametrize("numbers", [(1, 3), (1, 1), (2,), (2, 1)])
+def test_a_list_with_a_hole_is_refused(tmp_path: Path, numbers: tuple[int, ...]) -> None:
+    path = tmp_path / "lines.toml"
+    rows = [f'[[line]]\nnumber = {n}\nsection = "s"\nstatement = "It holds."\nstate = "required"' for n in numbers]
+    path.write_text("\n".join(rows))
+    with pytest.raises(ValueError, match="the numbers are not"):
+        read(path)
+
+
+@pytest.mark.parametrize("number", ["1", "h1", "H01", "H2"])
+def test_rows_of_the_history_are_numbered_with_their_letter(tmp_path: Path, number: str) -> None:
+    path = tmp_path / "history.toml"
+    path.write_text(f'[[line]]\nnumber = "{number}"\nsection = "s"\nstatement = "It holds."\nstate = "required"')
+    with pytest.raises(ValueError, match="not H1 to H1"):
+        read(path, letter="H")

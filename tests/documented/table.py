@@ -1,6 +1,6 @@
 """Reads table.toml: which commands are shortened or not run, and what each page needs.
 
-Invariant: the table is read strictly, and `tests/documented/test_table.py` refuses a row that fits nothing.
+Invariant: the table is read strictly, and `tests/documented/test_page.py` refuses a row that fits nothing.
 """
 
 import tomllib

@@ -1,15 +1,24 @@
-"""Running a page: order, files, comparison, commands that stay, and each way in which a page can be wrong."""
+"""Running a page: order, files, comparison, commands that stay, and each way in which a page can be wrong.
+
+Finding blocks and commands in Markdown.
+
+Every block of the documentation is run, compared or in the table, and every row of the table fits something.
+"""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.documented import blocks as blocks_module
+from tests.documented import blocks as module
 from tests.documented import page as page_module
+from tests.documented.blocks import FILES, LANGUAGES, Block, blocks, pages
 from tests.documented.page import masked, run_page
-from tests.documented.table import Eventually, NotRun, Page, Shortened, Stays, Table
+from tests.documented.table import NOT_RUN_MAX, Eventually, NotRun, Page, Shortened, Stays, Table, table
 from tests.documented.terminal import PageError
+from tests.tidy.repository import ROOT
 
 FENCE = "```"
 STAYS = """python -c "
@@ -21,8 +30,8 @@ except KeyboardInterrupt: print('bye')
 
 
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, table: Table | None = None) -> str:
-    for module in (blocks_module, page_module):
-        monkeypatch.setattr(module, "ROOT", tmp_path)
+    for each in (blocks_module, page_module):
+        monkeypatch.setattr(each, "ROOT", tmp_path)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "page.md").write_text(text.replace("'''", FENCE))
     output = tmp_path / "output"
@@ -122,3 +131,125 @@ def test_what_never_succeeds_says_why(tmp_path: Path, monkeypatch: pytest.Monkey
     )
     with pytest.raises(PageError, match=r"again and again: .*cannot access"):
         run(tmp_path, monkeypatch, "'''sh\nls nothing\n'''", table)
+
+
+PAGE = """\
+A page.
+
+```sh
+first   # with a comment
+second \\
+  --more
+cat > file <<END
+third
+END
+# only a comment
+```
+
+1. A list
+
+   ```properties
+   # some.properties
+   node.id=1
+   ```
+
+    indented
+"""
+
+
+@pytest.fixture
+def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    (tmp_path / "page.md").write_text(PAGE)
+    return "page.md"
+
+
+def test_blocks_are_found_in_lists_too(page: str) -> None:
+    found = blocks(page)
+    assert [(block.place, block.language) for block in found] == [("page.md:3", "sh"), ("page.md:15", "properties")]
+    assert found[1].file_name == "some.properties"
+
+
+def test_a_command_may_have_several_lines(page: str) -> None:
+    assert blocks(page)[0].commands == (
+        "first   # with a comment",
+        "second \\\n  --more",
+        "cat > file <<END\nthird\nEND",
+    )
+
+
+def test_a_command_that_does_not_end_is_an_error() -> None:
+    with pytest.raises(AssertionError, match="does not end"):
+        _ = Block("page.md", 1, "sh", "cat <<END\n").commands
+
+
+def test_only_a_name_with_an_extension_names_a_file() -> None:
+    names = {"# hello.py\n": "hello.py", "# a/b.py: the whole\n": "a/b.py", "# hello\n": "", "x = 1\n": ""}
+    assert {text: Block("page.md", 1, "python", text).file_name for text in names} == names
+
+
+def all_blocks() -> list[Block]:
+    return [block for page in pages() for block in blocks(page)]
+
+
+def all_commands() -> Iterator[tuple[Block, str]]:
+    for block in all_blocks():
+        for command in block.commands:
+            yield block, command
+
+
+def test_every_block_has_a_language_that_is_run_or_compared() -> None:
+    wrong = [f"{block.place}: {block.language}" for block in all_blocks() if block.language not in LANGUAGES]
+    assert wrong == [], f"a block is one of {LANGUAGES}"
+
+
+def test_at_most_ten_rows_name_commands_that_do_not_run() -> None:
+    assert len(table().not_run) <= NOT_RUN_MAX
+    for row in table().not_run:
+        for start in row.starts:
+            alone = [command for block, command in all_commands() if row.fits(block.page, command)]
+            assert any(command.startswith(start) for command in alone), f"no page has {start}"
+        assert row.why
+
+
+@pytest.mark.parametrize("row", table().shortened, ids=lambda row: row.printed)
+def test_what_is_shortened_is_printed(row: object) -> None:
+    assert any(row.fits(block.page, command) for block, command in all_commands())  # type: ignore[attr-defined]
+
+
+def test_a_sample_is_on_its_page_and_in_the_words_of_the_code() -> None:
+    texts = [block for block in all_blocks() if block.language == "text"]
+    for row in table().sample:
+        found = [block for block in texts if row.fits(block)]
+        assert len(found) == 1, f"{row.page} has no block that starts with {row.starts!r}"
+        for word in row.words:
+            assert word in found[0].text, row
+            assert word in (ROOT / row.file).read_text(), row
+        assert row.why
+
+
+def test_what_stays_is_repeated_or_alternative_is_printed() -> None:
+    commands = list(all_commands())
+    for stays in table().stays:
+        assert any(table().stay(command) == stays for _, command in commands), stays
+    for row in table().eventually:
+        programs = [f"python block_{block.line}.py" for block in blocks(row.page) if block.language == "python"]
+        printed = [command for block, command in commands if block.page == row.page]
+        assert any(command.startswith(row.starts) for command in [*printed, *programs]), row
+    for page in table().page:
+        assert page.path in pages()
+        for start in page.alternatives:
+            assert any(block.page == page.path and command.startswith(start) for block, command in commands)
+
+
+def test_a_row_of_a_page_says_more_than_the_defaults() -> None:
+    for page in table().page:
+        assert page != Page(page.path)
+        assert bool(page.given) == bool(page.given_why)
+
+
+def test_a_file_that_a_page_names_is_used_by_its_commands() -> None:
+    for block in all_blocks():
+        if block.language in FILES and block.file_name and table().sampled(block) is None:
+            later = [command for after in blocks(block.page) for command in after.commands]
+            assert any(block.file_name in command for command in later), f"{block.place}: {block.file_name} is not used"

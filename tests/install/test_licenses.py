@@ -1,13 +1,16 @@
 """The licenses of what pykraft depends on allow to use it in any program.
 
 Only what is installed here is looked at: the stage that has Spark sees Spark's packages, too.
+
+The address of the repository is the same everywhere: that of ``project.urls``.
 """
 
 import re
+import tomllib
 from contextlib import suppress
 from importlib.metadata import PackageMetadata, PackageNotFoundError, metadata
 
-from tests.tidy.repository import ROOT
+from tests.tidy.repository import ROOT, files
 
 PERMISSIVE = re.compile(
     r"Apache|BSD|MIT|Python Software Foundation|PSF|Zlib|CC0|Historical Permission|HPND", re.IGNORECASE
@@ -47,3 +50,15 @@ def test_every_license_is_permissive_or_known() -> None:
     refused = {package for package, found in said.items() if not all(PERMISSIVE.search(term) for term in found)}
     assert refused - KNOWN.keys() == set(), [said[package] for package in refused]
     assert KNOWN.keys() & said.keys() <= refused, "a known exception is no longer needed"
+
+
+ADDRESS = re.compile(r"https://(?:github|raw\.githubusercontent)\.com/([\w.-]+/pykraft)\b")
+
+
+def test_every_link_to_the_repository_has_the_address_of_the_project() -> None:
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+    assert {name: ADDRESS.match(url) is not None for name, url in urls.items()} == dict.fromkeys(urls, True)
+    found = {(file.path, name) for file in files() for name in ADDRESS.findall(file.text)}
+    assert {path for path, _ in found} >= {"pyproject.toml", "SECURITY.md", "deploy/pykraft.service"}
+    [own] = ADDRESS.findall(urls["Source"])
+    assert {each for each in found if each[1] != own} == set()

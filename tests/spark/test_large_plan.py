@@ -1,4 +1,7 @@
-"""The work of a plan: a few reads for each segment, whatever the segment's size, and no more tasks than segments."""
+"""The work of a plan: a few reads for each segment, whatever the segment's size, and no more tasks than segments.
+
+A stream out of one quorum into another, under kill -9: each record is in the second quorum once.
+"""
 
 from pathlib import Path
 
@@ -8,6 +11,7 @@ from pykraft.log.os_fs import OsFs
 from pykraft.object_storage.files import Files
 from pykraft.spark.data_source import file_plan
 from tests.spark.large_plan import GIB, plan, write_sparse
+from tests.spark.sink_rounds import problems_of, run
 
 pytestmark = pytest.mark.spark
 
@@ -52,3 +56,25 @@ def test_a_split_of_a_very_large_log_is_a_segment(tmp_path: Path, monkeypatch: p
     assert [split.end_position - split.position for split in splits[:-1]] == [GIB] * 8
     assert len({split.path for split in splits}) == len(splits) == 8 + 1
     assert len(plan(tmp_path / "p-0", minPartitions="1000")) == 2 * 8 + 1, "a batch is never split"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_round(tmp_path: Path) -> None:
+    assert run(tmp_path, rounds=1, throughput=100, seed=2) == []
+
+
+@pytest.mark.parametrize(
+    ("found", "problem"),
+    [
+        ([b"a", b"b", b"c"], None),
+        ([b"a", b"c"], "missing: 1 record, the first one is b'b'"),
+        ([b"a", b"b", b"b", b"c"], "doubled: 1 record, the first one is b'b'"),
+        ([b"a", b"b", b"c", b"d"], "foreign: 1 record"),
+        ([b"a", b"c", b"b"], "the records are in another order"),
+    ],
+)
+def test_what_is_wrong_is_told(found: list[bytes], problem: str | None) -> None:
+    problems = problems_of([b"a", b"b", b"c"], found)
+    assert len(problems) == (problem is not None)
+    assert all(each.startswith(problem or "") for each in problems)

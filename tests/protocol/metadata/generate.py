@@ -11,11 +11,11 @@ Source: the README of Kafka's message definitions (clients ``common/message``).
 
 import json
 import re
-import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import TextWrapper
 from typing import Any, Final
 
 from pykraft.protocol.schema import Versions, camel_case, snake_case
@@ -44,7 +44,6 @@ HEAD: Final = '''"""The records of Kafka's metadata log, by the number of their 
 Source: Kafka {version}, metadata ``common/metadata/*.json``.
 """
 
-from __future__ import annotations
 from typing import Final
 
 from pykraft.protocol.schema import (
@@ -59,8 +58,14 @@ KAFKA_VERSION: Final = "{version}"
 ELEMENTS_MAX: Final = 10_000
 """Most structs in a list: endpoints, features, or the parts of a quota's entity. Kafka writes a handful."""
 
+# fmt: off
 TABLES: Final[dict[int, Message]] = {{
 '''
+UNBROKEN: Final = "\0"
+"""In place of a space within a field."""
+FILL: Final = TextWrapper(
+    120, initial_indent="    ", subsequent_indent=" " * 8, break_on_hyphens=False, break_long_words=False
+)
 
 
 class UnknownDefinitionError(Exception):
@@ -77,25 +82,21 @@ def definitions(jar: Path) -> list[dict[str, Any]]:
 
 
 def source_of(jar: Path) -> str:
-    """The module for this jar, formatted. Errors: UnknownDefinitionError."""
+    """The module for this jar. Errors: UnknownDefinitionError."""
     version = re.fullmatch(r"kafka-metadata-(.+)\.jar", jar.name)
     if version is None:
         raise UnknownDefinitionError(f"{jar}: its name does not say the version, as kafka-metadata-4.4.0.jar does")
     body = "".join(_message(one) for one in definitions(jar))
     used = [kind for kind in KINDS.values() if re.search(rf"\b{kind}\b", body)]
     head = HEAD.format(version=version[1], kinds=",\n    ".join(used))
-    text = f"{head}{body}}}\n"
-    for tool in (("check", "--fix", "--select", "I"), ("format",)):
-        command = [sys.executable, "-m", "ruff", *tool, "--quiet", "--stdin-filename", "tables.py", "-"]
-        text = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
-    return text
+    return f"{head}{body}}}\n"
 
 
 def _message(one: dict[str, Any]) -> str:
     if one["type"] != "metadata" or one["flexibleVersions"] != "0+":
         raise UnknownDefinitionError(f"{one['name']}: it is not a flexible metadata record")
-    parts = [repr(one["name"]), repr(one["validVersions"]), repr("0+"), *map(_field, one["fields"])]
-    return f"{one['apiKey']}: Message.of({', '.join(parts)}),\n"
+    parts = [*map(json.dumps, (one["name"], one["validVersions"], "0+")), *map(_field, one["fields"])]
+    return FILL.fill(f"{one['apiKey']}: Message.of({', '.join(parts)}),").replace(UNBROKEN, " ") + "\n"
 
 
 def _field(one: dict[str, Any]) -> str:
@@ -106,10 +107,11 @@ def _field(one: dict[str, Any]) -> str:
         raise UnknownDefinitionError(f"{name} is not the name that {one['name']} has in JSON")
     options = list(_options(one, name))
     if "fields" in one:
-        return f"array_of({', '.join([repr(name), *map(_field, one['fields']), *options, 'count_max=ELEMENTS_MAX'])})"
+        parts = [json.dumps(name), *map(_field, one["fields"]), *options, "count_max=ELEMENTS_MAX"]
+        return f"array_of({', '.join(parts)})"
     of = one["type"].removeprefix("[]")
     kind = KINDS[of] if of == one["type"] else f"Array({KINDS[of]})"
-    return f"Field({', '.join([repr(name), kind, *options])})"
+    return f"Field({', '.join([json.dumps(name), kind, *options])})".replace(" ", UNBROKEN)
 
 
 def _options(one: dict[str, Any], name: str) -> Iterator[str]:
@@ -119,7 +121,7 @@ def _options(one: dict[str, Any], name: str) -> Iterator[str]:
         if each in one and Versions.parse(one[each]) != present:
             raise UnknownDefinitionError(f"{name}: {each} differs from its versions")
     if one["versions"] != "0+":
-        yield f"versions={one['versions']!r}"
+        yield f"versions={json.dumps(one['versions'])}"
     if "default" in one:
         yield f"default={_default(one)}"
     if "nullableVersions" in one:
@@ -136,7 +138,7 @@ def _default(one: dict[str, Any]) -> object:
         case "bool":
             return {"true": True, "false": False}[text.lower()]
         case "string":
-            return repr(text)
+            return json.dumps(text)
         case _:
             return int(text)
 
