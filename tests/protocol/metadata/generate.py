@@ -23,15 +23,15 @@ from pykraft.protocol.schema import Versions, camel_case, snake_case
 FOLDER: Final = "common/metadata/"
 KINDS: Final = {
     "bool": "BOOL",
+    "bytes": "BYTES",
+    "float64": "FLOAT64",
     "int8": "INT8",
     "int16": "INT16",
-    "uint16": "UINT16",
     "int32": "INT32",
     "int64": "INT64",
-    "float64": "FLOAT64",
-    "uuid": "UUID",
     "string": "STRING",
-    "bytes": "BYTES",
+    "uint16": "UINT16",
+    "uuid": "UUID",
 }
 EXPRESSED: Final = {"name", "type", "versions", "nullableVersions", "taggedVersions", "tag", "default", "fields"}
 WITHOUT_EFFECT: Final = {"about", "entityType", "mapKey", "ignorable"}
