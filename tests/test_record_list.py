@@ -1,7 +1,5 @@
 """No call that takes records takes one record for many, or a set for a list.
 
-Values that are frozen for the type checker only.
-
 Source: ours.
 """
 
@@ -9,22 +7,18 @@ import mmap
 from array import array
 from collections import ChainMap, UserString, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from pykraft.client import Node, text_serde
-from pykraft.core.messages import FetchRequest
-from pykraft.core.state import Follower
 from pykraft.errors import UsageError
 from pykraft.host.producers import Producers
 from pykraft.log.os_fs import OsFs
 from pykraft.record_list import check_records
 from pykraft.snapshot.writer import SnapshotWriter
-from pykraft.types import Epoch, Instant, Offset, OffsetAndEpoch
-from pykraft.value import value
+from pykraft.types import Epoch, Offset, OffsetAndEpoch
 from tests.client.nodes import alone
 
 
@@ -143,44 +137,3 @@ def test_neither_do_the_layers_below(tmp_path: Path, records: Any) -> None:
         writer.append(records)
     with pytest.raises(UsageError, match="give a list of records"):
         Producers(batch_size_bytes_max=1_000).propose(records, epoch=Epoch(1), on_outcome=lambda _: None)
-
-
-@value(frozen=True, slots=True, kw_only=True)
-class Made:
-    """A value."""
-
-    first: int
-    second: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Frozen:
-    """The same, frozen at run time."""
-
-    first: int
-    second: tuple[int, ...] = ()
-
-
-def test_a_value_compares_hashes_and_shows_itself_as_a_frozen_dataclass_does() -> None:
-    made, frozen = Made(first=1, second=(2,)), Frozen(first=1, second=(2,))
-    assert made == Made(first=1, second=(2,)) != Made(first=1)
-    assert hash(made) == hash(frozen)
-    assert repr(made) == repr(frozen).replace("Frozen", "Made")
-    assert replace(made, first=3) == Made(first=3, second=(2,))
-    assert [field.name for field in fields(Made)] == ["first", "second"]
-
-
-def test_a_value_has_slots_and_only_named_arguments() -> None:
-    assert Made.__slots__ == ("first", "second")
-    with pytest.raises(TypeError, match="positional"):
-        Made(1)  # type: ignore[call-arg]
-
-
-def test_a_value_is_declared_frozen() -> None:
-    with pytest.raises(AssertionError, match="never changes"):
-        value(frozen=False, slots=True)
-
-
-@pytest.mark.parametrize("kind", [FetchRequest, Follower, Instant])
-def test_what_each_step_makes_has_an_ordinary_constructor(kind: type) -> None:
-    assert "__setattr__" not in vars(kind)

@@ -1,43 +1,14 @@
 """Look-ups that all handlers use, in every state.
 
-A status shows the state after the last step, and another thread reads it whole.
-
-The known damage: each place once, and at most so many.
-
-When enough voters have told their epoch: every majority with the replica contains one of them.
-
-Source: KIP-595; Kafka ``QuorumState``; etcd ``raft.BasicStatus``; ADR 047; ours (ADR 012); Raft paper §5.4.3 (Leader
-Completeness); ours (ADR 022); KAFKA-14077.
+Source: KIP-595; Kafka ``QuorumState``.
 """
-
-import sys
-from itertools import combinations
-from types import FrameType
 
 import pytest
 
 from pykraft.config import RaftConfig
-from pykraft.core import events
-from pykraft.core.proof import Survey
-from pykraft.core.quarantine import DAMAGES_MAX, Quarantine
-from pykraft.core.quorum import majority_of
 from pykraft.core.replica import LocalReplica
 from pykraft.core.state import State
-from pykraft.core.status import Status, status_of
-from pykraft.types import (
-    EPOCH_MAX,
-    NO_LISTENERS,
-    ZERO_UUID,
-    Endpoint,
-    Epoch,
-    Io,
-    Listeners,
-    NodeId,
-    Offset,
-    ReplicaKey,
-    Voter,
-    VoterSet,
-)
+from pykraft.types import EPOCH_MAX, ZERO_UUID, Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
 from tests.core.replicas import (
     LISTENER,
     NOW,
@@ -54,8 +25,6 @@ from tests.core.replicas import (
     unattached,
     voter_set,
 )
-from tests.core.said import damage
-from tests.core.test_raft import raft
 
 # leader id, id of the leader whose endpoints are known, vote, high watermark, role
 KNOWN = {
@@ -151,89 +120,3 @@ def test_election_deadlines_are_never_now(timeout_ms: int, least: int, most: int
     made = replica(config=RaftConfig(election_timeout_ms=timeout_ms))
     drawn = {made.draw_election_deadline_ms(NOW) - NOW.mono_ms for _ in range(50)}
     assert least <= min(drawn) <= max(drawn) <= most
-
-
-@pytest.mark.parametrize("name", STATES)
-def test_it_tells_what_the_replica_knows(name: str) -> None:
-    made = replica(STATES[name]())
-    told = status_of(made)
-    assert (told.role, told.epoch, told.leader_id) == (made.role, made.epoch, made.leader_id)
-    assert (told.leader_listeners, told.voted) == (made.leader_listeners, made.voted)
-    assert (told.high_watermark, told.committed_end_offset) == (made.high_watermark, made.log.committed_end_offset)
-    assert (told.log_start_offset, told.log_end_offset) == (made.log.start_offset, made.log.end_offset)
-    assert (told.voters, told.kraft_version) == (made.voters, made.kraft_version)
-    assert (told.quarantine, told.is_proven) == (made.log.quarantine, made.survey is None)
-    assert told.leads == (name == "leader")
-
-
-def test_a_leader_that_resigned_does_not_serve() -> None:
-    assert status_of(replica(follower())).serving_leader == (2, listeners(2))
-    assert status_of(replica(unattached(leader_id=2))).serving_leader == (2, NO_LISTENERS)
-    assert status_of(replica(unattached())).serving_leader is None
-    assert status_of(replica(resigned())).serving_leader is None
-
-
-@pytest.mark.interpreted
-def test_no_reader_sees_half_a_step() -> None:
-    """Another thread may read at any call within a step: it sees the status before the step, or the one after it.
-
-    The state itself is half changed on the way: the replica already leads, and its log lacks the first batch.
-    """
-    made = raft(voters=voter_set(1))
-    read: list[Status] = []
-    halves: set[tuple[str, Offset]] = set()
-
-    def observe(frame: FrameType, event: str, argument: object) -> None:
-        del frame, event, argument
-        read.append(made.status)
-        halves.add((type(made.state).__name__, made.log.end_offset))
-
-    before, profiled = made.status, sys.getprofile()
-    sys.setprofile(observe)
-    try:
-        made.start(NOW)
-    finally:
-        sys.setprofile(profiled)
-    after = made.status
-    assert (before.leads, before.log_end_offset, after.leads, after.log_end_offset) == (False, 10, True, 11)
-    assert set(read) <= {before, after}
-    assert ("Leader", 10) in halves
-
-
-def test_a_status_that_was_read_does_not_change() -> None:
-    made = raft(voters=voter_set(1))
-    made.start(NOW)
-    read = made.status
-    made.step(events.Persisted(io=Io(2)), NOW)
-    assert (read.high_watermark, made.status.high_watermark) == (None, 11)
-
-
-def test_each_place_is_remembered_once_and_no_more_than_a_bound() -> None:
-    known = Quarantine(epoch=Epoch(1), until_offset=None, damages=(damage(3),), is_cut=True)
-    assert known.with_damages(damage(3), damage(5)) == (damage(3), damage(5))
-    assert len(known.with_damages(*(damage(offset) for offset in range(2 * DAMAGES_MAX)))) == DAMAGES_MAX
-
-
-def survey(others: int, told: int) -> Survey:
-    ids = [NodeId(node_id) for node_id in range(2, others + 2)]
-    return Survey(has_fresh_id=False, others=frozenset(ids), told=frozenset(ids[:told]))
-
-
-@pytest.mark.parametrize("others", range(7))
-def test_they_are_enough_when_every_majority_with_this_replica_has_one_of_them(others: int) -> None:
-    for told in range(others + 1):
-        one = survey(others, told)
-        assert one.others is not None
-        majorities = combinations(sorted(one.others), majority_of(others + 1) - 1)
-        assert one.is_blocking == all(one.told & set(majority) for majority in majorities)
-
-
-def test_who_has_nobody_to_ask_has_heard_all_but_not_who_does_not_know_whom() -> None:
-    assert survey(0, 0).has_all_told
-    assert survey(0, 0).are_all_empty
-    unknown = Survey(has_fresh_id=False)
-    assert (unknown.has_all_told, unknown.are_all_empty, unknown.is_blocking) == (False, False, False)
-    assert unknown.unheard == frozenset()
-    assert survey(2, 2).has_all_told
-    assert not survey(2, 2).are_all_empty
-    assert survey(2, 1).unheard == {3}

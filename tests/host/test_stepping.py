@@ -1,32 +1,18 @@
 """One step at a time, even if a step calls back; none before the start, none after the end.
 
-The components of a node fit together.
-
 Source: Kafka's ``KafkaRaftClient.poll``; dask's ``BaseWorker``.
 """
 
 from random import Random
 
-from pykraft.core.log_view import LogView
-from pykraft.core.status import Status
-from pykraft.host.components import assemble
 from pykraft.host.host import Host
 from pykraft.host.ports import ConnectionId
 from pykraft.host.producers import OutcomeUnknown, ProposalOutcome, Rejected
-from pykraft.protocol.api import ApiKey, decode_response, encode_request
-from pykraft.types import (
-    Endpoint,
-    Epoch,
-    Listeners,
-    NodeId,
-    Offset,
-    OffsetAndEpoch,
-    ReplicaKey,
-    Uuid,
-)
+from pykraft.protocol.api import ApiKey, encode_request
+from pykraft.types import Epoch
 from tests.disks import ScriptedDisk
 from tests.host.cluster import Cluster
-from tests.host.fakes import LISTENER, FakeLog, FakePorts, at, config, snapshot_files
+from tests.host.fakes import LISTENER, FakePorts, at, config
 
 
 def test_listeners_and_producers_may_propose_from_within_their_calls() -> None:
@@ -110,41 +96,3 @@ def test_the_core_hears_of_answers_that_move_before_it_acts_on_a_deadline() -> N
     )
     cluster.run(5_000)
     assert follower.running.status.epoch > epoch, "nothing more has come"
-
-
-def test_all_parts_begin_where_the_recovered_log_ends() -> None:
-    components = assemble(
-        FakePorts(),
-        config(1),
-        key=ReplicaKey(NodeId(1), Uuid(b"1" * 16)),
-        log=FakeLog(),
-        snapshot_files=snapshot_files((3, 1)),
-        view=LogView(start_offset=Offset(3), end_offset=Offset(9), snapshots=[OffsetAndEpoch(Offset(3), Epoch(1))]),
-        status=Status,
-    )
-    assert (components.recent.start_offset, components.recent.end_offset) == (9, 9)
-    assert components.delivery.high_watermark == 3
-    assert len(components.held) == len(components.producers) == 0
-    assert components.inbox.take() is None
-
-
-def test_who_leads_is_asked_at_the_time_of_the_question() -> None:
-    statuses = [Status()]
-    here = Listeners(((LISTENER, Endpoint("node3", 9003)),))
-    ports = FakePorts()
-    components = assemble(
-        ports,
-        config(1),
-        key=ReplicaKey(NodeId(1), Uuid(b"1" * 16)),
-        log=FakeLog(),
-        snapshot_files=snapshot_files(),
-        view=LogView(start_offset=Offset(0), end_offset=Offset(0)),
-        status=lambda: statuses[-1],
-    )
-    components.inbound.on_accepted(ConnectionId(1), LISTENER)
-    request = encode_request(ApiKey.DESCRIBE_CLUSTER, 2, 9, None, {"endpoint_type": 2})
-    for expected in ((5, -1), (0, 3)):
-        components.inbound.on_frame(ConnectionId(1), b"".join(bytes(part) for part in request))
-        body = decode_response(ApiKey.DESCRIBE_CLUSTER, 2, ports.sent[-1][1])[1]
-        assert (body["error_code"], body["controller_id"]) == expected
-        statuses.append(Status(leader_id=NodeId(3), leader_listeners=here))

@@ -33,7 +33,7 @@ path = "core/quorum.py"
 before = "return voter_count // 2 + 1"
 after = "{after}"
 story = "Half of the voters are a majority."
-test = "tests/core/test_election.py::{test}"
+test = "tests/core/test_quorum.py::{test}"
 """
 
 

@@ -17,7 +17,7 @@ from pykraft.log.small_files.recovery_point import RecoveryPoint
 from pykraft.protocol.batch import scan
 from pykraft.types import Offset
 from tests.log.logs import batch
-from tests.processes.test_corruption import logged
+from tests.processes.test_damaged_directories import logged
 
 RECORDS = 500
 FOREIGN = "has other records than this one"

@@ -15,7 +15,7 @@ from lab.nodes.logs import read_stream, wait_for_end_offset
 from pykraft.local.child import Children, wait_until
 from pykraft.local.voters import QUICK
 from tests.processes.commands import run, stop_under_load
-from tests.processes.test_corruption import says
+from tests.processes.test_damaged_directories import says
 
 CYCLES = 20
 RECORDS_BETWEEN_KILLS = 500

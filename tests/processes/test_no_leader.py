@@ -11,7 +11,7 @@ from lab.nodes.cluster import Cluster, PykraftNode
 from pykraft.local.child import Child, Children, wait_until
 from pykraft.local.voters import HOST, SOURCES
 from tests.processes.commands import run
-from tests.processes.test_corruption import RECORDS_BETWEEN, flip
+from tests.processes.test_damaged_directories import RECORDS_BETWEEN, flip
 
 pytestmark = pytest.mark.processes
 

@@ -61,7 +61,7 @@ OURS = {
     "src/pykraft/log/paths.py": "names of files",
     "src/pykraft/protocol/schema.py": "text of generated functions",
     "tests/protocol/test_schema.py": "text of generated functions",
-    "tests/host/test_stepping.py": "how a node is put together",
+    "tests/host/test_components.py": "how a node is put together",
 }
 """Modules and tests that would have to cite a source but contain no rule, and what they contain instead."""
 

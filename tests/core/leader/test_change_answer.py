@@ -1,18 +1,14 @@
 """Each request behind a voter change is answered once, in its own kind of answer.
 
-A voter change is an immutable value; reads wait in a round and for the next.
-
-Source: KIP-853 §AddRaftVoter, §RemoveRaftVoter, §UpdateRaftVoter; KIP-853; Raft dissertation §6.4.
+Source: KIP-853 §AddRaftVoter, §RemoveRaftVoter, §UpdateRaftVoter.
 """
-
-import dataclasses
 
 import pytest
 
 from pykraft.core import messages
 from pykraft.core.effects import Reply, Report
 from pykraft.core.leader.change_answer import answer_change, tell_requester
-from pykraft.core.leader.pending import Addition, ReadRound, Reads, Removal, Update, VoterChange
+from pykraft.core.leader.pending import Addition, Removal, Update, VoterChange
 from pykraft.errors import ErrorCode
 from pykraft.types import Epoch, NodeId, Offset, Voter
 from tests.core.replicas import LISTENER, NOW, done, key, leader, listeners, only, replica
@@ -61,24 +57,3 @@ def test_an_answer_before_the_commit_does_not_end_the_change() -> None:
     tell_requester(made, CHANGES[0], ErrorCode.NONE)
     assert only(done(made), Reply).message == messages.ChangeVoterResponse(error=ErrorCode.NONE)
     assert state.change is CHANGES[0]
-
-
-def test_a_change_is_frozen() -> None:
-    voter = Voter(key=key(4), listeners=listeners(4))
-    addition = Addition(request_id=1, voter=voter, ack_when_committed=True, deadline_ms=5)
-    assert addition.offset is None
-    removal = Removal(request_id=1, deadline_ms=5, offset=Offset(3))
-    update = Update(request_id=1, listener="CONTROLLER", voter=voter, deadline_ms=5)
-    for change in (addition, removal, update):
-        assert not change.is_answered
-        with pytest.raises(dataclasses.FrozenInstanceError):
-            change.is_answered = True  # type: ignore[misc]
-
-
-def test_all_reads_without_an_answer_are_known() -> None:
-    reads = Reads()
-    assert reads.handles == []
-    reads.waiting += [3, 4]
-    assert reads.handles == [3, 4]
-    reads.round = ReadRound(handles=(1, 2), offset=Offset(9))
-    assert reads.handles == [1, 2, 3, 4]

@@ -1,35 +1,15 @@
-"""Our checker refuses what no order explains, and shows the smallest part of it.
+"""Our checker refuses what no order explains, and shows the smallest part of it."""
 
-Without Go the second checker is an error that says what to install, never a history that passes.
-
-Histories are written and read, answers find their calls, and Knossos gets what it reads.
-"""
-
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykraft.errors import UsageError
 from pykraft.sim.facts.history import SearchVerdict, check
-from tests.machine.histories import independent
-from tests.machine.histories.cases import (
-    LINEARIZABLE,
-    NOT_LINEARIZABLE,
-    A,
-    cas,
-    delete,
-    event,
-    history,
-    read,
-    swap,
-    write,
-)
-from tests.machine.histories.events import Call, Event, calls_of, edn, in_order, merged, written
+from tests.machine.histories.cases import LINEARIZABLE, NOT_LINEARIZABLE, A, history, read, write
+from tests.machine.histories.events import Call, Event, calls_of
 from tests.machine.histories.judge import is_smallest, judge, search, smallest
 from tests.machine.histories.model import StoreModel, object_call
 
@@ -103,75 +83,3 @@ def calls(draw: st.DrawFn) -> list[Call]:
 @given(calls())
 def test_leaving_out_open_calls_without_a_trace_changes_no_verdict(found: Sequence[Call]) -> None:
     assert search(found) is check([object_call(call) for call in found], StoreModel())
-
-
-def test_without_go_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(independent, "GO_PLACES", ())
-    independent.program.cache_clear()
-    with pytest.raises(UsageError, match="apt-get install golang-go"):
-        independent.checked(written(history(LINEARIZABLE["one after the other"]), tmp_path / "history"))
-
-
-def test_a_go_that_cannot_build_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = tmp_path / "go"
-    broken.write_text("#!/bin/sh\necho no such module >&2\nexit 1\n")
-    broken.chmod(0o755)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setenv("PATH", str(tmp_path))
-    independent.program.cache_clear()
-    with pytest.raises(UsageError, match="porcupine cannot be built: no such module"):
-        independent.program()
-
-
-def test_events_of_several_files_are_merged_in_the_order_of_time(tmp_path: Path) -> None:
-    one, other = history([write(1, 1, 0, 5)]), history([read(2, None, 1, 2)])
-    files = [written(one, tmp_path / "1"), written(other, tmp_path / "2")]
-    assert merged(files) == history([write(1, 1, 0, 5), read(2, None, 1, 2)])
-    keys = json.loads(files[0].read_text().splitlines()[0])
-    assert keys.keys() == {"index", "process", "type", "f", "value", "time", "node", "leads"}
-
-
-def test_a_line_that_a_kill_tore_and_other_lines_are_left_out(tmp_path: Path) -> None:
-    file = written(history([write(1, 1, 0, 5)]), tmp_path / "1")
-    with file.open("a") as out:
-        out.write('{"type":"started","time":1}\n{"index":2,"proc')
-    assert merged([file]) == history([write(1, 1, 0, 5)])
-
-
-def test_answers_find_their_calls() -> None:
-    failed = [event(3, "invoke", "write", [A, 5], 3), event(3, "fail", "write", [A, 5], 4)]
-    unknown = [event(4, "invoke", "write", [A, 6], 5), event(4, "info", "write", [A, 6], 6)]
-    calls = calls_of(history([write(1, 1, 0, 9), write(2, 2, 1, None), failed, unknown]))
-    assert [(call.invoke.process, call.is_open) for call in calls] == [(1, False), (2, True), (4, True)]
-    assert [each.time for each in in_order(calls)] == [0, 1, 5, 6, 9]
-
-
-def test_a_process_has_one_call_at_a_time() -> None:
-    asked, answered = history([write(1, 1, 0, 1)])
-    with pytest.raises(ValueError, match="has a call already"):
-        calls_of([asked, asked])
-    with pytest.raises(ValueError, match="has no call"):
-        calls_of([asked, answered, answered])
-    unknown = event(1, "info", "write", [A, 1], 1)
-    with pytest.raises(ValueError, match="has a call already"):
-        calls_of([asked, unknown, asked])
-
-
-def test_knossos_gets_a_register() -> None:
-    calls = [write(1, 1, 0, 1), cas(2, 1, 2, 2, 3, True), cas(2, None, 2, 4, 5, False), delete(1, 6, 7, 1)]
-    told = edn(history([*calls, read(2, None, 8, 9)]))
-    assert told[0] == "{:index 0, :process 1, :type :invoke, :f :write, :value 1, :time 0}"
-    assert [line.split(", :type ")[1].split(", :time")[0] for line in told[2:]] == [
-        ":invoke, :f :cas, :value [1 2]",
-        ":ok, :f :cas, :value [1 2]",
-        ":invoke, :f :cas, :value [nil 2]",
-        ":fail, :f :cas, :value [nil 2]",
-        ":invoke, :f :write, :value nil",
-        ":ok, :f :write, :value nil",
-        ":invoke, :f :read, :value nil",
-        ":ok, :f :read, :value nil",
-    ]
-    with pytest.raises(ValueError, match="two keys"):
-        edn(history([swap(1, 3, 4, 0, 1, [None, None])]))

@@ -1,21 +1,8 @@
 """Worlds are drawn from the default scenario, apart from the fields that another one changes.
 
 Every named kind of fault can be injected, and every injected one has a name.
-
-Configurations of a world: ids, ports and voters agree, and the seed decides the rest.
-
-Scenarios are parsed strictly, compose in order, and all shipped ones run.
-
-A written scenario is read back unchanged; values of the default scenario are not written.
 """
 
-from dataclasses import replace
-from pathlib import Path
-from random import Random
-
-import pytest
-
-from pykraft.errors import UsageError
 from pykraft.sim.faults.disk import DiskFaults, SilentFaults
 from pykraft.sim.faults.membership import MembershipFaults
 from pykraft.sim.faults.network import NetworkFaults
@@ -23,7 +10,6 @@ from pykraft.sim.faults.process import ClockFaults, ProcessFaults, SnapshotFault
 from pykraft.sim.faults.stranger import StrangerFaults
 from pykraft.sim.faults.wipe import WipeFaults
 from pykraft.sim.run.world import World
-from pykraft.sim.scenario.file import FILE_SIZE_BYTES_MAX, load, scenario_text, shipped_names
 from pykraft.sim.scenario.scenario import (
     CLOCK,
     CONSEQUENCES,
@@ -43,19 +29,7 @@ from pykraft.sim.scenario.scenario import (
     QuorumSettings,
     Scenario,
 )
-from pykraft.sim.scenario.settings import (
-    LISTENER,
-    SMALL_SEGMENT_BYTES,
-    SizeLimits,
-    listeners_of,
-    node_configs,
-    size_limits,
-    with_small_segments,
-    without_operators,
-)
-from pykraft.types import Endpoint
 from tests.sim.worlds import calm_world, harm_to
-from tests.tidy.repository import ROOT
 
 
 def test_a_world_without_a_scenario_has_the_default_one() -> None:
@@ -93,160 +67,3 @@ def test_names_and_acts_are_the_same() -> None:
 def test_names_are_given_once() -> None:
     assert len({*KINDS, *CONSEQUENCES}) == len(KINDS) + len(CONSEQUENCES)
     assert DEFAULT_FAULTS.keys() <= set(KINDS)
-
-
-def test_voters_come_first_and_observers_are_not_among_them() -> None:
-    configs = node_configs(3, 2, QuorumSettings(), Random(1))
-    assert [config.node_id for config in configs] == [1, 2, 3, 4, 5]
-    for config in configs:
-        assert config.voters.ids == (1, 2, 3)
-        assert config.advertised_listeners == listeners_of(int(config.node_id or 0))
-
-
-def test_the_port_of_a_node_is_its_id() -> None:
-    assert listeners_of(7).get(LISTENER) == Endpoint("node-7", 7)
-
-
-def test_nodes_share_timeouts_and_have_directories_of_their_own() -> None:
-    configs = node_configs(5, 0, QuorumSettings(), Random(1))
-    assert len({config.raft for config in configs}) == 1
-    assert len({config.directory_id for config in configs}) == 5
-    assert node_configs(5, 0, QuorumSettings(), Random(1)) == configs
-    assert len({node_configs(1, 0, QuorumSettings(), Random(seed))[0].raft for seed in range(20)}) > 5
-
-
-def test_segments_may_be_small() -> None:
-    configs = with_small_segments(node_configs(3, 0, QuorumSettings(), Random(1)))
-    assert {config.log.segment_size_bytes for config in configs} == {SMALL_SEGMENT_BYTES}
-
-
-def test_a_world_may_serve_no_operators() -> None:
-    configs = without_operators(node_configs(3, 0, QuorumSettings(), Random(1)))
-    assert {config.operator_listeners for config in configs} == {()}
-
-
-def test_a_node_reads_long_answers_where_it_reads_no_long_requests() -> None:
-    (config,) = node_configs(1, 0, QuorumSettings(request_size_bytes_max=8_192), Random(1))
-    limits = size_limits(config)
-    assert limits == SizeLimits(request_bytes=8_192, answer_bytes=config.answer_size_bytes_max)
-    assert limits.answer_bytes > limits.request_bytes
-
-
-def written(tmp_path: Path, text: str, name: str = "mine.toml") -> Path:
-    path = tmp_path / name
-    path.write_text(text)
-    return path
-
-
-def test_nothing_said_is_the_default_scenario() -> None:
-    assert load() == DEFAULT
-
-
-def test_shipped_scenarios_can_be_read_and_have_names() -> None:
-    names = shipped_names()
-    assert {"all", "default", "quiet", "network", "disk", "silent", "processes", "clocks", "versions"} <= set(names)
-    for name in names:
-        assert load([name]).name == name
-
-
-def test_the_shipped_default_is_the_default() -> None:
-    assert load(["default"]) == DEFAULT
-
-
-def test_the_quiet_one_has_no_faults_and_all_has_every_kind() -> None:
-    assert load(["quiet"]).faults == {}
-    assert load(["all"]).faults.keys() == set(KINDS)
-
-
-def test_every_kind_of_fault_has_a_row_on_the_page_of_the_simulator() -> None:
-    page = (ROOT / "docs" / "simulation.md").read_text(encoding="utf-8")
-    assert [kind for kind in KINDS if f"\n| `{kind}` | " not in page] == []
-
-
-def test_the_later_wins_and_kinds_of_faults_add_up(tmp_path: Path) -> None:
-    one = written(tmp_path, "[cluster]\nvoters = [3]\nobservers = [0]\n[faults]\nkill = 1\nresign = 1\n", "one.toml")
-    two = written(tmp_path, "[cluster]\nvoters = [5]\n[faults]\nkill = 0\nsplit = 2.5\n", "two.toml")
-    scenario = load(["quiet"], [one, two])
-    assert scenario.name == "quiet+one+two"
-    assert scenario.cluster == ClusterSettings(voters=(5,), observers=(0,))
-    assert scenario.faults == {"kill": 0.0, "resign": 1.0, "split": 2.5}
-
-
-def test_a_file_without_kinds_of_faults_keeps_those_of_the_default(tmp_path: Path) -> None:
-    assert load(paths=[written(tmp_path, "[work]\nvalues_max = 1\n")]).faults == DEFAULT_FAULTS
-
-
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        ("[cluster", "is not TOML"),
-        ("[clusters]\nvoters = [3]", "there is no table 'clusters': choose one of cluster, course, faults"),
-        ("[cluster]\nvoter = [3]", "there is no cluster.voter: choose one of absent, observers, voters"),
-        ("cluster = 3", "cluster is a table"),
-        ("[cluster]\nvoters = 3", r"cluster.voters = 3: give a list of whole numbers"),
-        ("[cluster]\nvoters = []", r"cluster.voters = \[\]: give a list"),
-        ("[cluster]\nvoters = [true]", r"cluster.voters = \[True\]: give a list"),
-        ("[cluster]\nvoters = [0]", "from 1 to 9 is possible"),
-        ("[cluster]\nvoters = [10]", "from 1 to 9 is possible"),
-        ("[course]\nheal_us = 0", "course.heal_us = 0: from 1"),
-        ("[course]\nheal_us = 1.5", "course.heal_us = 1.5: give a whole number"),
-        ("[course]\nheal_us = -1", "course.heal_us = -1: from 1"),
-        ('[links]\nslow_probability = "often"', "links.slow_probability = 'often': give a number"),
-        ("[links]\nslow_probability = 1.1", "from 0 to 1 is possible"),
-        ("[links]\nslow_probability = nan", "from 0 to 1 is possible"),
-        ("[links]\nlatency_us_min = 5\nlatency_us_max = [9, 4]", "links.latency_us_min is greater than"),
-        ("[quorum]\nsegment_size_bytes = 10", "from 1024"),
-        ("[faults]\nrain = 1", "there is no kind of fault 'rain' \\(faults.rain\\): choose one of abandoned fetch"),
-        ('[faults]\nkill = "yes"', "faults.kill = 'yes': a weight is a number from 0 to 1000"),
-        ("[faults]\nkill = true", "faults.kill = True: a weight"),
-        ("[faults]\nkill = -1", "faults.kill = -1: a weight"),
-        ("[faults]\nkill = nan", "faults.kill = nan: a weight"),
-        ("faults = 1", "faults is a table"),
-        ('name = "x"', "there is no table 'name'"),
-    ],
-)
-def test_what_is_wrong_is_refused_with_the_file_and_the_key(tmp_path: Path, text: str, complaint: str) -> None:
-    path = written(tmp_path, text)
-    with pytest.raises(UsageError, match=complaint) as refused:
-        load(paths=[path])
-    assert str(path) in str(refused.value)
-
-
-def test_what_is_no_scenario_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is no scenario 'storm': choose one of all, "):
-        load(["storm"])
-    with pytest.raises(UsageError, match="cannot be read"):
-        load(paths=[tmp_path / "absent.toml"])
-    with pytest.raises(UsageError, match="cannot be read"):
-        load(paths=[tmp_path])
-    with pytest.raises(UsageError, match="at most"):
-        load(paths=[written(tmp_path, "#" * (FILE_SIZE_BYTES_MAX + 1))])
-    binary = tmp_path / "binary.toml"
-    binary.write_bytes(b"\xff\xfe")
-    with pytest.raises(UsageError, match="UTF-8"):
-        load(paths=[binary])
-
-
-def test_the_default_scenario_is_empty() -> None:
-    assert scenario_text(DEFAULT) == ""
-
-
-def test_a_scenario_survives_its_file(tmp_path: Path) -> None:
-    scenario = Scenario(
-        name="small",
-        cluster=ClusterSettings(voters=(3,), observers=(0,)),
-        links=replace(DEFAULT.links, slow_probability=0.5),
-        pace=replace(DEFAULT.pace, only=(3, 17)),
-        faults={"kill": 1.5, "one-way cut": 0.0},
-    )
-    path = tmp_path / "small.toml"
-    path.write_text(scenario_text(scenario))
-    assert load((), [path]) == scenario
-    assert "[course]" not in path.read_text()
-
-
-def test_no_decision_at_all_is_not_every_decision(tmp_path: Path) -> None:
-    scenario = replace(DEFAULT, name="none", pace=replace(DEFAULT.pace, only=()))
-    path = tmp_path / "none.toml"
-    path.write_text(scenario_text(scenario))
-    assert load((), [path]) == scenario
