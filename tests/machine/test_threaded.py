@@ -4,7 +4,8 @@ import asyncio
 import os
 import threading
 import warnings
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -135,8 +136,12 @@ def test_another_process_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_call_that_the_loop_never_ran_hears_of_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never_run(work: Coroutine[Any, Any, Any], _: object) -> Future[Any]:
+        work.close()
+        return Future()
+
     with made(tmp_path) as node:
-        monkeypatch.setattr(node, "_begin", lambda *_: None)
+        monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", never_run)
         raised: list[BaseException] = []
 
         def execute() -> None:

@@ -25,7 +25,7 @@ import os
 import secrets
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from concurrent.futures import CancelledError, Future, InvalidStateError
+from concurrent.futures import CancelledError, Future
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -479,12 +479,15 @@ class ThreadedReplicated(Generic[M_co]):
             raise NotRunningError("the node is not started: use it in a with block, or start it")
         self._require_own_process()
         self._require_other_thread()
-        answer: Future[T] = Future()
+
+        async def run() -> T:
+            return await act(self._replicated)
+
         with self._lock:
             if self._is_over or self._loop is None:
                 raise NotRunningError("the node has ended") from self._failure
+            answer = asyncio.run_coroutine_threadsafe(run(), self._loop)
             self._calls.add(answer)
-            self._loop.call_soon_threadsafe(self._begin, act, answer)
         try:
             return answer.result()
         except CancelledError:
@@ -493,27 +496,6 @@ class ThreadedReplicated(Generic[M_co]):
             answer.cancel()  # the caller was interrupted: nobody waits any more
             with self._lock:
                 self._calls.discard(answer)
-
-    def _begin(self, act: Callable[[Replicated[M_co]], Awaitable[T]], answer: Future[T]) -> None:
-        async def run() -> None:
-            try:
-                result = await act(self._replicated)
-            except Exception as error:  # noqa: BLE001 - the caller gets it
-                with suppress(InvalidStateError):
-                    answer.set_exception(error)
-            else:
-                with suppress(InvalidStateError):
-                    answer.set_result(result)
-
-        task = asyncio.get_running_loop().create_task(run(), name="pykraft call")
-        loop = asyncio.get_running_loop()
-
-        def interrupted(_: object) -> None:
-            if answer.cancelled():
-                with suppress(RuntimeError):  # the loop has ended, and with it the task
-                    loop.call_soon_threadsafe(task.cancel)
-
-        answer.add_done_callback(interrupted)
 
     def _run(self) -> None:
         try:
