@@ -18,16 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.audit.directory_audit import (
-    NARROWED_MAX,
-    acknowledged_end,
-    is_damage,
-    judged,
-    lost_in,
-    narrow_tasks,
-    read_acknowledged,
-    tell_missing_end,
-)
+from pykraft.audit import directory_audit
 from pykraft.audit.findings import AuditReport
 from pykraft.audit.narrow import ByteDifference
 from pykraft.audit.plan import AuditedPartition
@@ -155,16 +146,16 @@ def test_the_three_rules(epoch: int | None, committed: int, wanted: bool, tmp_pa
     first = EpochStart(epoch=Epoch(1), start_offset=Offset(0))
     other = judged_log("n1", epochs=[first, EpochStart(epoch=Epoch(2), start_offset=Offset(4))], end_offset=6)
     reference = judged_log("n2", epochs=[first, EpochStart(epoch=Epoch(3), start_offset=Offset(4))], end_offset=6)
-    assert is_damage(found, other, reference, Offset(committed)) is wanted
+    assert directory_audit.is_damage(found, other, reference, Offset(committed)) is wanted
     again = EpochStart(epoch=Epoch(3), start_offset=Offset(5))
     back = judged_log("n1", epochs=[*other.epochs, again], end_offset=6)
-    assert is_damage(found, back, reference, Offset(0))
+    assert directory_audit.is_damage(found, back, reference, Offset(0))
 
 
 def test_only_some_ranges_of_a_log_are_narrowed() -> None:
     one, two = (judged_log(name, end_offset=200, salt=salt) for salt, name in enumerate(("n1", "n2")))
-    assert len(narrow_tasks([one, two], 1)) == NARROWED_MAX
-    assert narrow_tasks([one, one], 1) == []
+    assert len(directory_audit.narrow_tasks([one, two], 1)) == directory_audit.NARROWED_MAX
+    assert directory_audit.narrow_tasks([one, one], 1) == []
 
 
 @pytest.mark.parametrize("seed", [300, 1_500])
@@ -209,9 +200,9 @@ def test_a_snapshot_with_other_voters_than_the_log_is_damage(tmp_path: Path) -> 
 
 def test_the_end_of_the_last_segment_is_named() -> None:
     report = AuditReport()
-    tell_missing_end(judged_log("n1", end_offset=9), report)
+    directory_audit.tell_missing_end(judged_log("n1", end_offset=9), report)
     assert report.is_sound
-    tell_missing_end(judged_log("n1", end_offset=9, recovery_point=12), report)
+    directory_audit.tell_missing_end(judged_log("n1", end_offset=9, recovery_point=12), report)
     (found,) = report.damage
     assert (found.path.name, found.position) == ("00000000000000000000.log", 720)
     assert "offset 12" in found.expected
@@ -232,7 +223,7 @@ def test_a_segment_is_found_by_offset(tmp_path: Path) -> None:
     names = ("00000000000000000033.snapshot", "00000000000000000015-0000000001.checkpoint")
     partition = AuditedPartition(replica="n1", path=tmp_path, names=names, segments=segments)
     summary = LogSummary(start_offset=Offset(10), end_offset=Offset(30))
-    log = judged(partition, PartitionReport(path=tmp_path, log=summary), [])
+    log = directory_audit.judged(partition, PartitionReport(path=tmp_path, log=summary), [])
     found = [log.segment_of(Offset(offset))[1:] for offset in (0, 10, 19, 20, 99)]
     assert found == [(10, 100), (10, 100), (10, 100), (20, 50), (20, 50)]
     assert log.snapshot_ends == [15]
@@ -260,15 +251,15 @@ def span(base_offset: int, count: int, *, shift: int = 0) -> RecordSpan:
 
 
 def lost(spans: list[RecordSpan], start: int = 0, end: int = 100) -> list[tuple[int, int]]:
-    return list(lost_in([said(10)], spans, Offset(start), Offset(end)))
+    return list(directory_audit.lost_in([said(10)], spans, Offset(start), Offset(end)))
 
 
 def test_what_continues_is_joined_and_a_last_line_may_be_cut(tmp_path: Path) -> None:
     acknowledged = [said(2), said(3, first_sequence=2, base_offset=2), said(1, first_sequence=5, base_offset=9)]
-    found = read_acknowledged([write_journal(tmp_path / "journal", acknowledged, end='{"event": "ac')])
+    found = directory_audit.read_acknowledged([write_journal(tmp_path / "journal", acknowledged, end='{"event": "ac')])
     assert [(one.base_offset, one.count) for one in found] == [(0, 5), (9, 1)]
     with pytest.raises(UsageError, match="line 2"):
-        read_acknowledged([write_journal(tmp_path / "journal", [said(2)], end="no event\n")])
+        directory_audit.read_acknowledged([write_journal(tmp_path / "journal", [said(2)], end="no event\n")])
 
 
 def test_gaps_are_what_no_span_covers_at_its_offset() -> None:
@@ -315,5 +306,5 @@ def test_a_replica_that_is_behind_has_lost_nothing(tmp_path: Path) -> None:
 
 
 def test_all_below_the_end_of_what_was_acknowledged_is_committed() -> None:
-    assert acknowledged_end([]) == 0
-    assert acknowledged_end([said(1), said(10), said(2)]) == said(10).end_offset
+    assert directory_audit.acknowledged_end([]) == 0
+    assert directory_audit.acknowledged_end([said(1), said(10), said(2)]) == said(10).end_offset

@@ -7,20 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pykraft.audit import plan
 from pykraft.audit.directory_audit import DirectoryAudit, run_audits
 from pykraft.audit.findings import AuditReport
-from pykraft.audit.plan import (
-    DIGEST_OFFSETS_MIN,
-    DIGESTS_MAX,
-    KEPT,
-    AuditedPartition,
-    EarlierFiles,
-    SegmentTask,
-    SnapshotTask,
-    digest_offsets,
-    find_partitions,
-    tasks_of,
-)
 from pykraft.errors import ForeignClusterError, UsageError
 from pykraft.log.os_fs import OsFs
 from pykraft.types import Offset
@@ -32,38 +21,38 @@ GIB = 1024**3
 
 
 def test_each_segment_and_each_snapshot_is_a_task(tmp_path: Path) -> None:
-    (partition,) = find_partitions(OsFs(), our_replicas(tmp_path)[0])
-    tasks = list(tasks_of(partition, offsets_a_digest=1_024, has_journal=False))
-    segment_tasks = [task for task in tasks if isinstance(task, SegmentTask)]
+    (partition,) = plan.find_partitions(OsFs(), our_replicas(tmp_path)[0])
+    tasks = list(plan.tasks_of(partition, offsets_a_digest=1_024, has_journal=False))
+    segment_tasks = [task for task in tasks if isinstance(task, plan.SegmentTask)]
     assert [(task.base_offset, task.size_bytes) for task in segment_tasks] == list(partition.segments)
     assert {task.probes for task in segment_tasks} == {(Offset(30),)}
-    assert [task.path.name for task in tasks if isinstance(task, SnapshotTask)] == [
+    assert [task.path.name for task in tasks if isinstance(task, plan.SnapshotTask)] == [
         "00000000000000000030-0000000001.checkpoint"
     ]
 
 
 def test_an_empty_segment_is_a_task(tmp_path: Path) -> None:
-    partition = AuditedPartition(replica="n1", path=tmp_path, names=(), segments=((Offset(0), 0),))
-    assert len(list(tasks_of(partition, offsets_a_digest=1, has_journal=False))) == 1
+    partition = plan.AuditedPartition(replica="n1", path=tmp_path, names=(), segments=((Offset(0), 0),))
+    assert len(list(plan.tasks_of(partition, offsets_a_digest=1, has_journal=False))) == 1
 
 
 def test_ten_tebibytes_are_planned_from_their_listing(tmp_path: Path) -> None:
     segments = tuple((Offset(at * 10_000_000), GIB) for at in range(10 * 1024))
-    partition = AuditedPartition(replica="n1", path=tmp_path, names=(), segments=segments)
-    width = digest_offsets(OsFs(), [partition])
-    assert 10 * 1024 * 10_000_000 / width < DIGESTS_MAX * 1.01
-    assert sum(1 for _ in tasks_of(partition, offsets_a_digest=width, has_journal=False)) == 10 * 1024
+    partition = plan.AuditedPartition(replica="n1", path=tmp_path, names=(), segments=segments)
+    width = plan.digest_offsets(OsFs(), [partition])
+    assert 10 * 1024 * 10_000_000 / width < plan.DIGESTS_MAX * 1.01
+    assert sum(1 for _ in plan.tasks_of(partition, offsets_a_digest=width, has_journal=False)) == 10 * 1024
 
 
 def test_a_small_log_has_wide_digests(tmp_path: Path) -> None:
-    partitions = find_partitions(OsFs(), our_replicas(tmp_path)[0])
-    assert digest_offsets(OsFs(), partitions) == DIGEST_OFFSETS_MIN
-    assert digest_offsets(OsFs(), []) == DIGEST_OFFSETS_MIN
+    partitions = plan.find_partitions(OsFs(), our_replicas(tmp_path)[0])
+    assert plan.digest_offsets(OsFs(), partitions) == plan.DIGEST_OFFSETS_MIN
+    assert plan.digest_offsets(OsFs(), []) == plan.DIGEST_OFFSETS_MIN
 
 
 def test_another_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="neither a log directory"):
-        find_partitions(OsFs(), tmp_path)
+        plan.find_partitions(OsFs(), tmp_path)
 
 
 def test_directories_of_two_clusters_are_refused_since_nothing_in_them_is_equal(tmp_path: Path) -> None:
@@ -131,12 +120,12 @@ def test_what_was_missing_before_the_plan_is_told(tmp_path: Path) -> None:
 
 
 def test_files_are_kept_as_they_were_and_others_are_read(tmp_path: Path) -> None:
-    for name in (*KEPT, "other"):
+    for name in (*plan.KEPT, "other"):
         (tmp_path / name).write_text("before")
-    files = EarlierFiles(OsFs(), [tmp_path, tmp_path / "none"]).as_fs()
-    for name in (*KEPT, "other"):
+    files = plan.EarlierFiles(OsFs(), [tmp_path, tmp_path / "none"]).as_fs()
+    for name in (*plan.KEPT, "other"):
         (tmp_path / name).write_text("after")
-    for name in KEPT:
+    for name in plan.KEPT:
         file = files.open(tmp_path / name)
         assert (file.size(), file.pread(3, 1), files.read(tmp_path / name)) == (6, b"efo", b"before")
         file.close()

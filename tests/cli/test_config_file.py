@@ -5,16 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.cli.config_file import (
-    CONFIG_SIZE_BYTES_MAX,
-    checked_config,
-    find_config,
-    override,
-    parse_cluster_id,
-    parse_directory_id,
-    read_properties,
-    warn_of_neighbors,
-)
+from pykraft.cli import config_file
 from pykraft.config import NodeConfig
 from pykraft.errors import ConfigError, UsageError
 from pykraft.types import uuid_text
@@ -29,9 +20,9 @@ log.dirs=data
 
 
 def read_config(path: Path, *overrides: str) -> NodeConfig:
-    properties = read_properties(path)
-    override(properties, overrides, "--override")
-    return checked_config(properties)
+    properties = config_file.read_properties(path)
+    config_file.override(properties, overrides, "--override")
+    return config_file.checked_config(properties)
 
 
 @pytest.fixture
@@ -48,7 +39,7 @@ def test_the_file_is_named_when_it_cannot_be_read(tmp_path: Path) -> None:
         read_config(tmp_path)
 
 
-@pytest.mark.parametrize("content", [b"node.id=1\n\0", b"#" * (CONFIG_SIZE_BYTES_MAX + 1)])
+@pytest.mark.parametrize("content", [b"node.id=1\n\0", b"#" * (config_file.CONFIG_SIZE_BYTES_MAX + 1)])
 def test_a_file_that_cannot_be_properties_is_refused(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(UsageError, match="a properties file is text"):
@@ -156,12 +147,12 @@ def test_a_file_is_looked_for_here_and_then_in_the_clone(tmp_path: Path, monkeyp
         folder.mkdir()
     monkeypatch.chdir(here)
     name = Path("server.properties")
-    assert find_config(name, clone) == name
+    assert config_file.find_config(name, clone) == name
     (clone / name).touch()
-    assert find_config(name, clone) == clone / name
-    assert find_config(name, None) == name
+    assert config_file.find_config(name, clone) == clone / name
+    assert config_file.find_config(name, None) == name
     (here / name).touch()
-    assert find_config(name, clone) == name
+    assert config_file.find_config(name, clone) == name
 
 
 def test_partitions_of_other_topics_are_told_of(
@@ -170,15 +161,15 @@ def test_partitions_of_other_topics_are_told_of(
     monkeypatch.chdir(path.parent)
     path.write_text(PROPERTIES)
     config = read_config(path)
-    warn_of_neighbors(config)
+    config_file.warn_of_neighbors(config)
     for name in ("__raft_performance_test-0", "lost+found", "c.d-1", "a-0"):
         (path.parent / "data" / name).mkdir(parents=True)
     assert caplog.messages == []
     with caplog.at_level(logging.WARNING, logger="pykraft"):
-        warn_of_neighbors(config)
+        config_file.warn_of_neighbors(config)
         for number in range(3):
             (path.parent / "data" / f"b-{number}").mkdir()
-        warn_of_neighbors(config)
+        config_file.warn_of_neighbors(config)
     only = "this node reads and writes only __raft_performance_test-0"
     assert caplog.messages == [
         f"data also holds a-0, c.d-1: {only}",
@@ -188,19 +179,19 @@ def test_partitions_of_other_topics_are_told_of(
 
 @pytest.mark.parametrize("text", ["MkU3OEVBNTcwNTJENDM2Qg", "a", "my.cluster_1-2", "x" * 255])
 def test_a_cluster_id_is_letters_digits_and_three_signs(text: str) -> None:
-    assert parse_cluster_id(text) == text
+    assert config_file.parse_cluster_id(text) == text
 
 
 @pytest.mark.parametrize("text", ["", "x" * 256, "a b", "a/b", "\u00fc", "a\n"])
 def test_any_other_cluster_id_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"--cluster-id .*: give 1 to 255 letters"):
-        parse_cluster_id(text)
+        config_file.parse_cluster_id(text)
 
 
 @pytest.mark.conformance("H17", "H18")
 @pytest.mark.parametrize("text", ["b8tRS7h4TJ2Vt43Dp85v2A", "4-e97nI7eHPYKfEDtW8rtQ", "-AAAAAAAAAAAAAAAAAAAAA"])
 def test_a_directory_id_may_hold_and_begin_with_a_hyphen(text: str) -> None:
-    assert uuid_text(parse_directory_id(text)) == text
+    assert uuid_text(config_file.parse_directory_id(text)) == text
 
 
 @pytest.mark.parametrize(
@@ -208,4 +199,4 @@ def test_a_directory_id_may_hold_and_begin_with_a_hyphen(text: str) -> None:
 )
 def test_any_other_directory_id_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--replica-directory-id"):
-        parse_directory_id(text)
+        config_file.parse_directory_id(text)

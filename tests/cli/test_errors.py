@@ -8,31 +8,20 @@ from pathlib import Path
 import click
 import pytest
 
+from pykraft import errors
 from pykraft.cli.errors import EXIT_CODES, error_text, exit_code, run_with_exit_codes
-from pykraft.errors import (
-    AddressInUseError,
-    BufferFullError,
-    ConfigError,
-    CorruptionError,
-    ForeignDirectoryError,
-    NotLeaderError,
-    ProtocolError,
-    StorageError,
-    UnusableLogError,
-    UsageError,
-)
 
 CASES: list[tuple[Exception, int]] = [
-    (UsageError("do it otherwise"), 2),
-    (ConfigError("node.id", "x", "a whole number"), 2),
-    (AddressInUseError("listeners", "A://:1", "cannot be bound"), 1),
-    (NotLeaderError(None, 3), 2),
-    (BufferFullError("later"), 2),
-    (StorageError("/data", "no space left on device"), 3),
-    (CorruptionError("/data/log", position=4, expected="a", found="b"), 4),
-    (ForeignDirectoryError("/data", "belongs to node 2"), 4),
-    (UnusableLogError("/data", "lacks its beginning"), 4),
-    (ProtocolError("garbage"), 1),
+    (errors.UsageError("do it otherwise"), 2),
+    (errors.ConfigError("node.id", "x", "a whole number"), 2),
+    (errors.AddressInUseError("listeners", "A://:1", "cannot be bound"), 1),
+    (errors.NotLeaderError(None, 3), 2),
+    (errors.BufferFullError("later"), 2),
+    (errors.StorageError("/data", "no space left on device"), 3),
+    (errors.CorruptionError("/data/log", position=4, expected="a", found="b"), 4),
+    (errors.ForeignDirectoryError("/data", "belongs to node 2"), 4),
+    (errors.UnusableLogError("/data", "lacks its beginning"), 4),
+    (errors.ProtocolError("garbage"), 1),
     (OSError(2, "No such file or directory", "absent"), 1),
 ]
 
@@ -73,7 +62,7 @@ def test_the_operating_system_s_errors_are_told_in_words() -> None:
     assert error_text(OSError(2, "No such file or directory", "absent")) == "absent: No such file or directory"
     assert error_text(OSError(28, "No space left on device")) == "No space left on device"
     assert error_text(OSError("only a text")) == "only a text"
-    assert error_text(UsageError("do it otherwise")) == "do it otherwise"
+    assert error_text(errors.UsageError("do it otherwise")) == "do it otherwise"
 
 
 def test_a_command_may_choose_its_code(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,16 +10,8 @@ from typing import Any
 
 import pytest
 
+from pykraft import errors
 from pykraft.client import Committed, LeaderAndEpoch, Node, text_serde
-from pykraft.errors import (
-    BufferFullError,
-    NotLeaderError,
-    NotRunningError,
-    OutcomeUnknownError,
-    RecordBatchTooLargeError,
-    ShutdownTimeoutError,
-    UsageError,
-)
 from pykraft.types import Epoch, LeaderChange, NodeId
 from tests.client.nodes import BOTH, QUICK, TIMEOUT_S, Recorder, alone, config_of, leader_of, quorum
 
@@ -56,7 +48,7 @@ async def test_three_nodes_agree(tmp_path: Path, own_thread: bool) -> None:
         for recorder in recorders:
             await recorder.sees(*(f"{at}" for at in range(50)))
         follower = next(node for node in nodes if node is not leader)
-        with pytest.raises(NotLeaderError) as raised:
+        with pytest.raises(errors.NotLeaderError) as raised:
             await follower.propose(["x"])
         assert raised.value.leader_id == leader.node_id
         assert leader.node_id is not None
@@ -75,7 +67,7 @@ async def test_a_node_tells_what_it_measures(tmp_path: Path, own_thread: bool) -
         measured = await node.metrics()
         assert (measured["current-state"], measured["high-watermark"]) == ("leader", 2)
         assert "event-loop-lag-ms" in measured
-    with pytest.raises(NotRunningError):
+    with pytest.raises(errors.NotRunningError):
         await node.metrics()
 
 
@@ -119,17 +111,17 @@ async def test_appends_that_cannot_be(tmp_path: Path, own_thread: bool) -> None:
             lambda epoch, records: node.propose(records, epoch=epoch),
         ]
         for append in appends:
-            with pytest.raises(NotLeaderError):
+            with pytest.raises(errors.NotLeaderError):
                 await append(epoch - 1, ["a"])
-            with pytest.raises(UsageError, match="epoch 2 has not begun"):
+            with pytest.raises(errors.UsageError, match="epoch 2 has not begun"):
                 await append(epoch + 1, ["a"])
-            with pytest.raises(UsageError, match="at least one record"):
+            with pytest.raises(errors.UsageError, match="at least one record"):
                 await append(epoch, [])
-            with pytest.raises(RecordBatchTooLargeError):
+            with pytest.raises(errors.RecordBatchTooLargeError):
                 await append(epoch, ["a" * 2_000])
             with pytest.raises(UnicodeEncodeError):
                 await append(epoch, ["a", "\ud800"])
-        with pytest.raises(BufferFullError):
+        with pytest.raises(errors.BufferFullError):
             await asyncio.gather(*(node.prepare_append(epoch, ["a" * 900]) for _ in range(20)))
         assert node.log_end_offset == 1
         assert node.leader_and_epoch.is_leader(1)
@@ -157,12 +149,12 @@ async def test_resigning(tmp_path: Path, own_thread: bool) -> None:
         epoch = leader.leader_and_epoch.epoch
         follower = next(node for node in nodes if node is not leader)
         for node, wrong in ((leader, epoch + 1), (leader, -1), (follower, epoch)):
-            with pytest.raises(UsageError, match=r"has not begun|does not lead"):
+            with pytest.raises(errors.UsageError, match=r"has not begun|does not lead"):
                 await node.resign(wrong)
         await leader.resign(epoch - 1)
         assert leader.leader_and_epoch == LeaderAndEpoch(leader.node_id, epoch)
         await leader.resign(epoch)
-        with pytest.raises(NotLeaderError):
+        with pytest.raises(errors.NotLeaderError):
             await leader.propose(["a"], epoch=epoch)
         assert (await leader.wait_for_leader()).epoch > epoch
 
@@ -209,10 +201,10 @@ async def test_a_leader_whose_heirs_are_silent_leaves_when_its_time_is_over(tmp_
         silent = rest[0].endpoint
         with (
             socket.create_server((silent.host, silent.port)),
-            pytest.raises(ShutdownTimeoutError, match="no other node led within 300 ms"),
+            pytest.raises(errors.ShutdownTimeoutError, match="no other node led within 300 ms"),
         ):
             await leader.shutdown(timeout_ms=300)
-        assert issubclass(ShutdownTimeoutError, TimeoutError)
+        assert issubclass(errors.ShutdownTimeoutError, TimeoutError)
 
 
 @BOTH
@@ -226,7 +218,7 @@ async def test_leadership_that_is_lost_after_an_append_leaves_the_outcome_open(
         for node in nodes:
             if node is not leader:
                 await node.close()
-        with pytest.raises(OutcomeUnknownError, match="the next leader may still commit them") as raised:
+        with pytest.raises(errors.OutcomeUnknownError, match="the next leader may still commit them") as raised:
             await leader.propose(["a", "b"])
         assert (raised.value.base_offset, raised.value.count) == (leader.log_end_offset - 2, 2)
 
@@ -241,14 +233,14 @@ async def test_calls_that_wait_end_with_the_node(tmp_path: Path, own_thread: boo
         waiting = asyncio.create_task(leader.propose(["a"]))
         await asyncio.wait([waiting], timeout=0.05)
         await leader.close()
-        with pytest.raises((OutcomeUnknownError, NotRunningError)):
+        with pytest.raises((errors.OutcomeUnknownError, errors.NotRunningError)):
             await waiting
         lonely = Node(config_of(tmp_path, 7), text_serde)
         await lonely.initialize(None if leader.node_id is None else leader._life.config.voters)
         searching = asyncio.create_task(lonely.wait_for_leader())
         await asyncio.wait([searching], timeout=0.05)
         await lonely.close()
-        with pytest.raises(NotRunningError, match="has ended"):
+        with pytest.raises(errors.NotRunningError, match="has ended"):
             await searching
 
 
@@ -266,24 +258,24 @@ async def test_before_and_after_its_life_a_node_says_so(tmp_path: Path) -> None:
             node.wait_for_leader,
         ]
         for call in calls:
-            with pytest.raises(NotRunningError, match=said):
+            with pytest.raises(errors.NotRunningError, match=said):
                 await call()
 
     await each_call("not initialized yet")
     for name in ("log_end_offset", "kraft_version"):
-        with pytest.raises(NotRunningError, match="not initialized yet"):
+        with pytest.raises(errors.NotRunningError, match="not initialized yet"):
             getattr(node, name)
     async with node:
-        with pytest.raises(UsageError, match="initialized once"):
+        with pytest.raises(errors.UsageError, match="initialized once"):
             await node.initialize()
     await each_call("has ended")
     assert node.log_end_offset == 1
     await node.shutdown()
     await node.close()
     await node.wait_closed()
-    with pytest.raises(UsageError, match="make a new Node"):
+    with pytest.raises(errors.UsageError, match="make a new Node"):
         await node.initialize()
-    with pytest.raises(NotRunningError, match="has ended"):
+    with pytest.raises(errors.NotRunningError, match="has ended"):
         async with node:
             pass
 
@@ -297,7 +289,7 @@ async def test_a_call_from_another_loop_is_refused_and_a_look_is_not(tmp_path: P
             seen.append(node.leader_and_epoch)
             try:
                 asyncio.run(node.propose(["a"]))
-            except UsageError as error:
+            except errors.UsageError as error:
                 seen.append(str(error))
             seen.append(asyncio.run_coroutine_threadsafe(node.propose(["b"]), loop).result(TIMEOUT_S).count)
 
@@ -323,11 +315,11 @@ async def test_a_node_without_an_id_sees_everything(tmp_path: Path) -> None:
             assert (watcher.node_id, list(watcher.listeners)) == (None, [])
             assert (await watcher.wait_for_leader()).leader_id == 1
             await recorder.wait_for(lambda: recorder.leaders[-1].leader_id == 1)
-            with pytest.raises(UsageError, match="without an id"):
+            with pytest.raises(errors.UsageError, match="without an id"):
                 await watcher.resign(1)
-            with pytest.raises(UsageError, match="has no address"):
+            with pytest.raises(errors.UsageError, match="has no address"):
                 _ = watcher.endpoint
-            with pytest.raises(NotLeaderError):
+            with pytest.raises(errors.NotLeaderError):
                 await watcher.propose(["c"])
 
 

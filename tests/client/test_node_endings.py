@@ -7,17 +7,9 @@ from typing import Any
 
 import pytest
 
+from pykraft import errors
 from pykraft.client import Admin, LeaderAndEpoch, Node, int_serde, text_serde
 from pykraft.client.life import Life
-from pykraft.errors import (
-    ErrorCode,
-    NotLeaderError,
-    NotRunningError,
-    OutcomeUnknownError,
-    RefusedError,
-    StorageError,
-    UsageError,
-)
 from pykraft.host.host import Host
 from pykraft.server.clock import now
 from tests.client.nodes import BOTH, QUICK, TIMEOUT_S, Recorder, alone, config_of, leader_of, quorum
@@ -51,7 +43,7 @@ async def test_a_listener_that_raises_ends_the_node_with_its_story(
             await asyncio.get_running_loop().create_future()
     assert "Odd" in raised.value.__notes__[0]
     assert f"handle_{'commit' if where == 'commit' else 'leader_change'}, given" in raised.value.__notes__[0]
-    with pytest.raises(NotRunningError, match="failed: the application is at a loss") as late:
+    with pytest.raises(errors.NotRunningError, match="failed: the application is at a loss") as late:
         await node.propose(["a"])
     assert late.value.__cause__ is raised.value
     for ending in (node.wait_closed, node.close, node.shutdown):
@@ -77,7 +69,7 @@ async def test_a_block_that_raises_leaves_and_its_error_goes_on(tmp_path: Path) 
     with pytest.raises(ZeroDivisionError):
         async with node:
             raise ZeroDivisionError
-    with pytest.raises(NotRunningError):
+    with pytest.raises(errors.NotRunningError):
         await node.propose(["a"])
 
 
@@ -169,14 +161,17 @@ async def test_what_is_refused(tmp_path: Path) -> None:
         follower = next(node for node in nodes if node is not leader)
         assert leader.node_id is not None
         assert follower.node_id is not None
-        with pytest.raises(NotLeaderError, match=f"the leader is node {leader.node_id}"):
+        with pytest.raises(errors.NotLeaderError, match=f"the leader is node {leader.node_id}"):
             await follower.transfer_leadership(follower.node_id)
-        for wrong, code in ((leader.node_id, ErrorCode.ELECTION_NOT_NEEDED), (9, ErrorCode.VOTER_NOT_FOUND)):
-            with pytest.raises(RefusedError) as refused:
+        for wrong, code in (
+            (leader.node_id, errors.ErrorCode.ELECTION_NOT_NEEDED),
+            (9, errors.ErrorCode.VOTER_NOT_FOUND),
+        ):
+            with pytest.raises(errors.RefusedError) as refused:
                 await leader.transfer_leadership(wrong)
             assert refused.value.code == code
         for to, timeout_ms in ((-1, 100), (follower.node_id, -1), (follower.node_id, 60_001)):
-            with pytest.raises(UsageError, match="it is a whole number from"):
+            with pytest.raises(errors.UsageError, match="it is a whole number from"):
                 await leader.transfer_leadership(to, timeout_ms=timeout_ms)
 
 
@@ -186,7 +181,7 @@ async def test_a_target_that_is_down_leaves_the_leader_where_it_is(tmp_path: Pat
         target = next(node for node in nodes if node is not leader)
         assert target.node_id is not None
         await target.close()
-        with pytest.raises(RefusedError, match="has not fetched since: is it running"):
+        with pytest.raises(errors.RefusedError, match="has not fetched since: is it running"):
             await leader.transfer_leadership(target.node_id, timeout_ms=50)
         assert (await leader.propose(["a"])).count == 1
 
@@ -199,12 +194,12 @@ async def test_an_operator_can_do_it_too(tmp_path: Path) -> None:
         epoch = await admin.transfer_leadership(target.node_id, timeout_ms=10_000)
         assert await leader_of(nodes) is target
         assert target.leader_and_epoch.epoch == epoch
-        with pytest.raises(RefusedError, match="already leads"):
+        with pytest.raises(errors.RefusedError, match="already leads"):
             await admin.transfer_leadership(target.node_id)
 
 
 async def test_a_node_that_does_not_run_has_nothing_to_give(tmp_path: Path) -> None:
-    with pytest.raises(NotRunningError):
+    with pytest.raises(errors.NotRunningError):
         await Node(config_of(tmp_path)).transfer_leadership(2)
 
 
@@ -220,13 +215,13 @@ async def test_a_disk_that_fails_ends_the_node_and_every_call(
     await node.wait_for_leader()
     await node.propose(["a"])
     fs.fails = True
-    with pytest.raises(OutcomeUnknownError, match="the node ended before 1 record at offset 2") as raised:
+    with pytest.raises(errors.OutcomeUnknownError, match="the node ended before 1 record at offset 2") as raised:
         await node.propose(["b"])
     assert (raised.value.base_offset, raised.value.count) == (2, 1)
-    assert isinstance(raised.value.__cause__, StorageError)
-    with pytest.raises(StorageError, match="input/output error"):
+    assert isinstance(raised.value.__cause__, errors.StorageError)
+    with pytest.raises(errors.StorageError, match="input/output error"):
         await node.wait_closed()
-    with pytest.raises(NotRunningError, match=r"failed: .*input/output error"):
+    with pytest.raises(errors.NotRunningError, match=r"failed: .*input/output error"):
         await node.propose(["c"])
 
 
@@ -246,10 +241,10 @@ async def test_a_disk_that_stalls_leaves_no_call_waiting(
     waiting = asyncio.create_task(node.propose(["b"]))
     await asyncio.wait_for(asyncio.to_thread(fs.is_stalled.wait, TIMEOUT_S), TIMEOUT_S)
     await node.close()
-    with pytest.raises(OutcomeUnknownError, match="the node ended before"):
+    with pytest.raises(errors.OutcomeUnknownError, match="the node ended before"):
         await waiting
     fs.gate.set()
-    with pytest.raises(NotRunningError, match="has ended"):
+    with pytest.raises(errors.NotRunningError, match="has ended"):
         await node.propose(["c"])
 
 
@@ -292,7 +287,7 @@ async def test_a_call_that_the_host_got_and_nobody_answered_is_in_doubt(tmp_path
     waiting: asyncio.Task[None] = asyncio.create_task(life.ask(forget))
     await asyncio.wait_for(got.wait(), TIMEOUT_S)
     await node.close()
-    with pytest.raises(OutcomeUnknownError, match="the node ended before it answered: it may be done"):
+    with pytest.raises(errors.OutcomeUnknownError, match="the node ended before it answered: it may be done"):
         await in_doubt
-    with pytest.raises(NotRunningError):
+    with pytest.raises(errors.NotRunningError):
         await waiting

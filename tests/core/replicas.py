@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import TypeVar
 
+from pykraft import types
 from pykraft.config import RaftConfig
 from pykraft.core import effects, messages
 from pykraft.core.effects import Effect
@@ -20,66 +21,52 @@ from pykraft.core.on.send_requests import where_is
 from pykraft.core.replica import LocalReplica, Replica
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
 from pykraft.core.voter_history import VoterHistory
-from pykraft.types import (
-    Endpoint,
-    Epoch,
-    EpochStart,
-    Instant,
-    Listeners,
-    NodeId,
-    Offset,
-    OffsetAndEpoch,
-    ReplicaKey,
-    Uuid,
-    Voter,
-    VoterSet,
-)
 
-NOW = Instant(mono_ms=10_000, wall_ms=1_000_000)
+NOW = types.Instant(mono_ms=10_000, wall_ms=1_000_000)
 LATER_MS = 10_500
 """When the election or fetch timeout of a state made here is over."""
-EPOCH = Epoch(5)
-END = OffsetAndEpoch(Offset(10), Epoch(3))
+EPOCH = types.Epoch(5)
+END = types.OffsetAndEpoch(types.Offset(10), types.Epoch(3))
 CONFIG = RaftConfig(append_linger_ms=0)
 LISTENER = "CONTROLLER"
 
 T = TypeVar("T", bound=Effect)
 
 
-def later(ms: int) -> Instant:
-    return Instant(mono_ms=NOW.mono_ms + ms, wall_ms=NOW.wall_ms + ms)
+def later(ms: int) -> types.Instant:
+    return types.Instant(mono_ms=NOW.mono_ms + ms, wall_ms=NOW.wall_ms + ms)
 
 
-def directory(node_id: int) -> Uuid:
-    return Uuid(bytes([node_id]) * 16)
+def directory(node_id: int) -> types.Uuid:
+    return types.Uuid(bytes([node_id]) * 16)
 
 
-def key(node_id: int) -> ReplicaKey:
-    return ReplicaKey(NodeId(node_id), directory(node_id))
+def key(node_id: int) -> types.ReplicaKey:
+    return types.ReplicaKey(types.NodeId(node_id), directory(node_id))
 
 
-def listeners(node_id: int, *more: str) -> Listeners:
-    return Listeners(tuple((name, Endpoint(f"n{node_id}", 9_000 + node_id)) for name in (LISTENER, *more)))
+def listeners(node_id: int, *more: str) -> types.Listeners:
+    return types.Listeners(tuple((name, types.Endpoint(f"n{node_id}", 9_000 + node_id)) for name in (LISTENER, *more)))
 
 
-def voter_set(*node_ids: int) -> VoterSet:
-    return VoterSet.of(Voter(key=key(node_id), listeners=listeners(node_id)) for node_id in node_ids)
+def voter_set(*node_ids: int) -> types.VoterSet:
+    return types.VoterSet.of(types.Voter(key=key(node_id), listeners=listeners(node_id)) for node_id in node_ids)
 
 
 def tally(granted: Sequence[int] = (1,), rejected: Sequence[int] = (), voters: Sequence[int] = (1, 2, 3)) -> Tally:
     return Tally(
-        voters=frozenset(map(NodeId, voters)),
-        granted=frozenset(map(NodeId, granted)),
-        rejected=frozenset(map(NodeId, rejected)),
+        voters=frozenset(map(types.NodeId, voters)),
+        granted=frozenset(map(types.NodeId, granted)),
+        rejected=frozenset(map(types.NodeId, rejected)),
     )
 
 
 def unattached(*, epoch: int = EPOCH, leader_id: int | None = None, voted: int | None = None) -> Unattached:
     return Unattached(
-        epoch=Epoch(epoch),
-        leader_id=None if leader_id is None else NodeId(leader_id),
+        epoch=types.Epoch(epoch),
+        leader_id=None if leader_id is None else types.NodeId(leader_id),
         voted=None if voted is None else key(voted),
-        high_watermark=Offset(4),
+        high_watermark=types.Offset(4),
         election_deadline_ms=LATER_MS,
     )
 
@@ -88,11 +75,11 @@ def prospective(
     *, epoch: int = EPOCH, leader_id: int | None = None, voted: int | None = None, count: Tally | None = None
 ) -> Prospective:
     return Prospective(
-        epoch=Epoch(epoch),
-        leader_id=None if leader_id is None else NodeId(leader_id),
-        leader_listeners=Listeners() if leader_id is None else listeners(leader_id),
+        epoch=types.Epoch(epoch),
+        leader_id=None if leader_id is None else types.NodeId(leader_id),
+        leader_listeners=types.Listeners() if leader_id is None else listeners(leader_id),
         voted=None if voted is None else key(voted),
-        high_watermark=Offset(4),
+        high_watermark=types.Offset(4),
         election_deadline_ms=LATER_MS,
         tally=count or tally(),
     )
@@ -100,30 +87,30 @@ def prospective(
 
 def candidate(*, epoch: int = EPOCH, count: Tally | None = None) -> Candidate:
     return Candidate(
-        epoch=Epoch(epoch),
+        epoch=types.Epoch(epoch),
         voted=key(1),
-        high_watermark=Offset(4),
+        high_watermark=types.Offset(4),
         election_deadline_ms=LATER_MS,
         tally=count or tally(),
     )
 
 
 def leader(
-    *, epoch: int = EPOCH, voters: VoterSet | None = None, high_watermark: int | None = None, linger_ms: int = 0
+    *, epoch: int = EPOCH, voters: types.VoterSet | None = None, high_watermark: int | None = None, linger_ms: int = 0
 ) -> Leader:
     """A leader whose epoch starts at the log end: nothing of it is written yet."""
     return Leader(
-        epoch=Epoch(epoch),
-        leader_id=NodeId(1),
+        epoch=types.Epoch(epoch),
+        leader_id=types.NodeId(1),
         epoch_start_offset=END.offset,
-        granting_voters=(NodeId(1), NodeId(2)),
+        granting_voters=(types.NodeId(1), types.NodeId(2)),
         progress=Progress(voters or voter_set(1, 2, 3)),
         accumulation=Accumulation(
-            epoch=Epoch(epoch), base_offset=END.offset, linger_ms=linger_ms, size_bytes_max=1_061, waiting_max=2
+            epoch=types.Epoch(epoch), base_offset=END.offset, linger_ms=linger_ms, size_bytes_max=1_061, waiting_max=2
         ),
         check_quorum_deadline_ms=NOW.mono_ms + 3_000,
         begin_quorum_deadline_ms=NOW.mono_ms + 1_000,
-        high_watermark=None if high_watermark is None else Offset(high_watermark),
+        high_watermark=None if high_watermark is None else types.Offset(high_watermark),
     )
 
 
@@ -131,11 +118,11 @@ def follower(
     *, epoch: int = EPOCH, leader_id: int = 2, voted: int | None = None, has_fetched: bool = False
 ) -> Follower:
     return Follower(
-        epoch=Epoch(epoch),
-        leader_id=NodeId(leader_id),
+        epoch=types.Epoch(epoch),
+        leader_id=types.NodeId(leader_id),
         leader_listeners=listeners(leader_id),
         voted=None if voted is None else key(voted),
-        high_watermark=Offset(4),
+        high_watermark=types.Offset(4),
         fetch_deadline_ms=LATER_MS,
         update_deadline_ms=NEVER_MS,
         has_fetched=has_fetched,
@@ -144,9 +131,9 @@ def follower(
 
 def resigned(*, epoch: int = EPOCH) -> Resigned:
     return Resigned(
-        epoch=Epoch(epoch),
-        leader_id=NodeId(1),
-        unacknowledged=frozenset({NodeId(2), NodeId(3)}),
+        epoch=types.Epoch(epoch),
+        leader_id=types.NodeId(1),
+        unacknowledged=frozenset({types.NodeId(2), types.NodeId(3)}),
         successors=(key(3), key(2)),
         election_deadline_ms=LATER_MS,
     )
@@ -172,16 +159,19 @@ YIELDING = [name for name in STATES if name not in HEARING]
 
 def log_to_10() -> LogView:
     """Epoch 1 from 0, epoch 3 from 6; all flushed."""
-    starts = [EpochStart(epoch=Epoch(1), start_offset=Offset(0)), EpochStart(epoch=Epoch(3), start_offset=Offset(6))]
-    return LogView(start_offset=Offset(0), end_offset=END.offset, epochs=starts)
+    starts = [
+        types.EpochStart(epoch=types.Epoch(1), start_offset=types.Offset(0)),
+        types.EpochStart(epoch=types.Epoch(3), start_offset=types.Offset(6)),
+    ]
+    return LogView(start_offset=types.Offset(0), end_offset=END.offset, epochs=starts)
 
 
 def replica(
     state: State | None = None,
     *,
     local_id: int | None = 1,
-    voters: VoterSet | None = None,
-    bootstrap: tuple[Endpoint, ...] = (),
+    voters: types.VoterSet | None = None,
+    bootstrap: tuple[types.Endpoint, ...] = (),
     config: RaftConfig = CONFIG,
     log: LogView | None = None,
 ) -> Replica:
@@ -189,7 +179,7 @@ def replica(
     made = Replica(
         config=config,
         local=LocalReplica(
-            id=None if local_id is None else NodeId(local_id),
+            id=None if local_id is None else types.NodeId(local_id),
             directory_id=directory(local_id or 0x77),
             listeners=listeners(local_id or 0),
             default_listener=LISTENER,
@@ -221,19 +211,19 @@ def kinds(found: Sequence[Effect]) -> list[str]:
     return [type(effect).__name__ for effect in found]
 
 
-def ask(made: Replica, message: messages.Request, now: Instant = NOW) -> list[Effect]:
+def ask(made: Replica, message: messages.Request, now: types.Instant = NOW) -> list[Effect]:
     """Let a request arrive."""
     on_request(made, RequestReceived(request_id=7, listener=LISTENER, message=message), now)
     return done(made)
 
 
-def answer(made: Replica, message: messages.Response, *, peer_id: int = 2, now: Instant = NOW) -> list[Effect]:
+def answer(made: Replica, message: messages.Response, *, peer_id: int = 2, now: types.Instant = NOW) -> list[Effect]:
     """Let the answer to a request arrive that was sent to this peer."""
     if not made.connections.is_ready(peer_id):
         made.connections.reset()
     correlation_id = made.connections.sent(peer_id, now.mono_ms)
     endpoint = made.bootstrap_endpoint(peer_id)
-    peer = where_is(made, NodeId(peer_id))
+    peer = where_is(made, types.NodeId(peer_id))
     if endpoint is None and peer is not None:
         endpoint = peer.endpoint
     if endpoint is not None:

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pykraft import types
 from pykraft.config import RaftConfig
 from pykraft.core import effects, events, messages
 from pykraft.core.effects import Effect
@@ -24,21 +25,6 @@ from pykraft.core.raft import Raft
 from pykraft.core.replica import LocalReplica
 from pykraft.core.voter_history import VoterHistory
 from pykraft.errors import ErrorCode
-from pykraft.types import (
-    EPOCH_MAX,
-    NO_LISTENERS,
-    Election,
-    Endpoint,
-    Epoch,
-    EpochStart,
-    Instant,
-    Io,
-    Listeners,
-    NodeId,
-    Offset,
-    OffsetAndEpoch,
-    ReplicaKey,
-)
 from tests.core.replicas import LISTENER, directory, key, listeners, voter_set
 from tests.core.said import batch, begin, begun, end, ended, fetch, fetch_snapshot, fetched, update_voter, vote, voted
 
@@ -50,11 +36,11 @@ class Liar:
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
-        self.download_epoch = Epoch(0)
+        self.download_epoch = types.Epoch(0)
 
     def epoch(self, near: int) -> int:
         if self.rng.random() < 0.002:
-            return self.rng.choice((-1, EPOCH_MAX, EPOCH_MAX + 1))
+            return self.rng.choice((-1, types.EPOCH_MAX, types.EPOCH_MAX + 1))
         return max(0, near + self.rng.choice((-2, -1, 0, 0, 0, 0, 0, 0, 0, 1)))
 
     def place(self, log: LogView) -> tuple[int, int]:
@@ -62,11 +48,11 @@ class Liar:
             return log.end_offset, log.last_epoch
         return self.rng.choice((-1, 2**63 - 1, *range(12))), self.epoch(log.last_epoch)
 
-    def any_listeners(self) -> Listeners:
-        return self.rng.choice((NO_LISTENERS, *(listeners(node_id) for node_id in range(4))))
+    def any_listeners(self) -> types.Listeners:
+        return self.rng.choice((types.NO_LISTENERS, *(listeners(node_id) for node_id in range(4))))
 
-    def voter(self) -> ReplicaKey | None:
-        return self.rng.choice((None, None, key(1), ReplicaKey(NodeId(1), directory(9))))
+    def voter(self) -> types.ReplicaKey | None:
+        return self.rng.choice((None, None, key(1), types.ReplicaKey(types.NodeId(1), directory(9))))
 
     def request(self, raft: Raft) -> messages.Request:
         rng, epoch = self.rng, self.epoch(raft.status.epoch)
@@ -112,8 +98,8 @@ class Liar:
             case messages.FetchSnapshotRequest():
                 return messages.FetchSnapshotResponse(
                     error=error,
-                    epoch=rng.choice((None, Epoch(epoch), Epoch(epoch), Epoch(epoch))),
-                    leader_id=None if leader_id is None else NodeId(leader_id),
+                    epoch=rng.choice((None, types.Epoch(epoch), types.Epoch(epoch), types.Epoch(epoch))),
+                    leader_id=None if leader_id is None else types.NodeId(leader_id),
                     snapshot_id=request.snapshot_id,
                     size_bytes=10,
                     position=request.position + rng.choice((0, 0, 0, 0, 1)),
@@ -146,7 +132,7 @@ class Liar:
             return events.SnapshotFrozen(snapshot_id=effect.snapshot_id)
         return self.advanced(effect.snapshot_id, effect.position + 1)
 
-    def advanced(self, snapshot_id: OffsetAndEpoch, position: int) -> events.Event:
+    def advanced(self, snapshot_id: types.OffsetAndEpoch, position: int) -> events.Event:
         return events.DownloadAdvanced(snapshot_id=snapshot_id, leader_epoch=self.download_epoch, position=position)
 
     def batches(self, raft: Raft) -> list[FetchedBatch]:
@@ -164,7 +150,7 @@ class Liar:
 class Disk:
     """What survives: the election, and the epoch of each record."""
 
-    election: Election | None = None
+    election: types.Election | None = None
     records: tuple[int, ...] = ()
 
 
@@ -176,7 +162,7 @@ class Life:
         self.liar = Liar(self.rng)
         voters = self.rng.choice(((1,), (1, 2), (1, 2, 3), (1, 2, 3), (2, 3)))
         self.voters = voter_set(*voters)
-        self.local_id = NodeId(1) if 1 in voters or self.rng.random() < 0.5 else None
+        self.local_id = types.NodeId(1) if 1 in voters or self.rng.random() < 0.5 else None
         is_hasty = self.rng.random() < 0.2
         self.config = RaftConfig(
             append_linger_ms=0 if is_hasty else 25,
@@ -184,7 +170,7 @@ class Life:
             leader_send_flushed_only=self.rng.random() < 0.2,
         )
         self.now_ms = 0
-        self.votes: dict[int, ReplicaKey] = {}
+        self.votes: dict[int, types.ReplicaKey] = {}
         self.disk = Disk()
         self.epoch_on_disk = 0
         self.roles: set[str] = set()
@@ -200,7 +186,8 @@ class Life:
         self.bulk: list[events.Event] = []
         records = self.disk.records
         starts = [
-            EpochStart(epoch=Epoch(epoch), start_offset=Offset(records.index(epoch))) for epoch in sorted(set(records))
+            types.EpochStart(epoch=types.Epoch(epoch), start_offset=types.Offset(records.index(epoch)))
+            for epoch in sorted(set(records))
         ]
         self.raft = Raft(
             config=self.config,
@@ -208,9 +195,9 @@ class Life:
                 id=self.local_id, directory_id=directory(1), listeners=listeners(1), default_listener=LISTENER
             ),
             voter_history=VoterHistory(self.voters),
-            bootstrap=(Endpoint("b", 1),),
+            bootstrap=(types.Endpoint("b", 1),),
             election=self.disk.election,
-            log=LogView(start_offset=Offset(0), end_offset=Offset(len(records)), epochs=starts),
+            log=LogView(start_offset=types.Offset(0), end_offset=types.Offset(len(records)), epochs=starts),
             rng=Random(1),
             now=self.now,
         )
@@ -218,8 +205,8 @@ class Life:
         self.carry_out(self.raft.start(self.now))
 
     @property
-    def now(self) -> Instant:
-        return Instant(mono_ms=self.now_ms, wall_ms=self.now_ms)
+    def now(self) -> types.Instant:
+        return types.Instant(mono_ms=self.now_ms, wall_ms=self.now_ms)
 
     def step(self, event: events.Event) -> None:
         before = self.raft.status.epoch
@@ -255,12 +242,12 @@ class Life:
                     pass
         self.release()
 
-    def job(self, io: Io, result: Disk) -> None:
+    def job(self, io: types.Io, result: Disk) -> None:
         assert io > max([self.durable, *(number for number, _ in self.jobs)]), "storage numbers rise"
         self.jobs.append((io, result))
         self.memory = result
 
-    def hold(self, after: Io, message: messages.Request | messages.Response) -> None:
+    def hold(self, after: types.Io, message: messages.Request | messages.Response) -> None:
         self.held.append((after, lambda: self.speak(message)))
 
     def release(self) -> None:
@@ -339,7 +326,7 @@ class Life:
             assert self.disk.election.epoch >= self.epoch_on_disk, "the epoch on disk never decreases"
             self.epoch_on_disk = self.disk.election.epoch
             self.release()
-            self.step(events.Persisted(io=Io(self.durable)))
+            self.step(events.Persisted(io=types.Io(self.durable)))
 
     def do_bulk(self) -> None:
         if self.bulk:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pykraft import types
 from pykraft.config import LogSettings, NodeConfig, RaftConfig
 from pykraft.core.effects import NotifyLeaderChange, Report
 from pykraft.host.delivery import CommittedBatch
@@ -19,55 +20,41 @@ from pykraft.protocol.frame import FrameReader
 from pykraft.protocol.records import encode_batch
 from pykraft.rpc.context import RpcContext
 from pykraft.snapshot.catalog import Catalog
-from pykraft.types import (
-    Buffer,
-    Endpoint,
-    Epoch,
-    Instant,
-    Listeners,
-    NodeId,
-    Offset,
-    OffsetAndEpoch,
-    ReplicaKey,
-    ReportKind,
-    Uuid,
-    Voter,
-    VoterSet,
-)
 
 T = TypeVar("T")
 LISTENER = "CONTROLLER"
 CLUSTER_ID = "a-cluster"
 TOPIC_NAME = "a-topic"
-TOPIC_ID = Uuid(bytes(15) + b"\7")
+TOPIC_ID = types.Uuid(bytes(15) + b"\7")
 CONTEXT = RpcContext(cluster_id=CLUSTER_ID, topic_name=TOPIC_NAME, topic_id=TOPIC_ID, default_listener=LISTENER)
 DIRECTORY = Path("/data")
 
 
-def at(mono_ms: int) -> Instant:
+def at(mono_ms: int) -> types.Instant:
     """A moment; wall time is far from mono time, so that a mix-up shows."""
-    return Instant(mono_ms=mono_ms, wall_ms=1_000_000_000_000 + mono_ms)
+    return types.Instant(mono_ms=mono_ms, wall_ms=1_000_000_000_000 + mono_ms)
 
 
-def endpoint(node_id: int) -> Endpoint:
+def endpoint(node_id: int) -> types.Endpoint:
     """Every node listens at its own port."""
-    return Endpoint(f"node{node_id}", 9000 + node_id)
+    return types.Endpoint(f"node{node_id}", 9000 + node_id)
 
 
-def listeners(node_id: int) -> Listeners:
+def listeners(node_id: int) -> types.Listeners:
     """The one listener of a node."""
-    return Listeners(((LISTENER, endpoint(node_id)),))
+    return types.Listeners(((LISTENER, endpoint(node_id)),))
 
 
 def config(node_id: int, *, voters: int = 3, **raft: Any) -> NodeConfig:
     """A node of a quorum of so many voters, with small files."""
-    members = VoterSet.of(
-        Voter(key=ReplicaKey(NodeId(voter)), listeners=listeners(voter)) for voter in range(1, voters + 1)
+    members = types.VoterSet.of(
+        types.Voter(key=types.ReplicaKey(types.NodeId(voter)), listeners=listeners(voter))
+        for voter in range(1, voters + 1)
     )
     return NodeConfig(
-        node_id=NodeId(node_id),
+        node_id=types.NodeId(node_id),
         cluster_id=CLUSTER_ID,
-        directory_id=Uuid(bytes([100 + node_id]) * 16),
+        directory_id=types.Uuid(bytes([100 + node_id]) * 16),
         listeners=listeners(node_id),
         advertised_listeners=listeners(node_id),
         controller_listener_names=(LISTENER,),
@@ -83,13 +70,16 @@ def config(node_id: int, *, voters: int = 3, **raft: Any) -> NodeConfig:
 def batch(base_offset: int, *values: bytes, epoch: int = 1) -> HeaderAndBytes:
     """One batch of these values; of one value that names the offset when there are none."""
     return encode_batch(
-        values or (b"value %d" % base_offset,), base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=5
+        values or (b"value %d" % base_offset,),
+        base_offset=types.Offset(base_offset),
+        epoch=types.Epoch(epoch),
+        timestamp_ms=5,
     )
 
 
 def snapshot_files(*ids: tuple[int, int], fs: Fs | None = None, has_bootstrap: bool = False) -> SnapshotFiles:
     """The snapshots of a node: of these offsets and epochs, in the files of this system or in none."""
-    found = [OffsetAndEpoch(Offset(offset), Epoch(epoch)) for offset, epoch in ids]
+    found = [types.OffsetAndEpoch(types.Offset(offset), types.Epoch(epoch)) for offset, epoch in ids]
     files = fs or OsFs()
     catalog = Catalog(files, DIRECTORY, found)
     return SnapshotFiles(
@@ -109,10 +99,10 @@ class FakeLog:
 
     def __init__(self, batches: Sequence[HeaderAndBytes] = ()) -> None:
         self.batches = list(batches)
-        self.asked: list[Offset] = []
-        self.committed: list[Offset] = []
+        self.asked: list[types.Offset] = []
+        self.committed: list[types.Offset] = []
 
-    def commit_to(self, offset: Offset) -> None:
+    def commit_to(self, offset: types.Offset) -> None:
         """See `Log.commit_to`."""
         self.committed.append(offset)
 
@@ -120,7 +110,7 @@ class FakeLog:
         """See `Log.views`: no file to scrub."""
         return ()
 
-    def read(self, offset: Offset, size_bytes_max: int) -> Buffer:
+    def read(self, offset: types.Offset, size_bytes_max: int) -> types.Buffer:
         """See `Log.read`."""
         self.asked.append(offset)
         found = b""
@@ -134,7 +124,7 @@ class FakePorts:
     """See `pykraft.host.ports.Ports`. Frames in ``sent`` come without their length."""
 
     def __init__(self) -> None:
-        self.dialed: list[tuple[ConnectionId, Endpoint]] = []
+        self.dialed: list[tuple[ConnectionId, types.Endpoint]] = []
         self.sent: list[tuple[ConnectionId, bytes]] = []
         self.closed: list[ConnectionId] = []
         self.received: dict[ConnectionId, tuple[int, int]] = {}
@@ -143,16 +133,16 @@ class FakePorts:
         self.reads: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
         self.wake_ms: int | None = None
         self.reports: list[str] = []
-        self.kinds: list[ReportKind] = []
+        self.kinds: list[types.ReportKind] = []
         self.alarms: list[str] = []
         self.stops: list[Exception | None] = []
 
-    def dial(self, endpoint: Endpoint) -> ConnectionId:
+    def dial(self, endpoint: types.Endpoint) -> ConnectionId:
         connection = ConnectionId(1000 + len(self.dialed))
         self.dialed.append((connection, endpoint))
         return connection
 
-    def send(self, connection: ConnectionId, parts: Sequence[Buffer]) -> None:
+    def send(self, connection: ConnectionId, parts: Sequence[types.Buffer]) -> None:
         # No parts: a request that wants no answer is done.
         (frame,) = FrameReader(2**24).feed(b"".join(parts)) if parts else (b"",)
         self.sent.append((connection, bytes(frame)))
@@ -203,7 +193,7 @@ class FakeListener:
         self.calls.append(tuple(one.base_offset for one in batches))
         self.on_each()
 
-    def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
+    def on_leader_change(self, epoch: types.Epoch, leader_id: types.NodeId | None) -> None:
         self.calls.append(("leader", epoch, leader_id))
 
     @property
@@ -215,13 +205,13 @@ class FakeListener:
 def leads(epoch: int, *, leader_id: int | None, epoch_start_offset: int | None = None) -> NotifyLeaderChange:
     """News of a leader."""
     return NotifyLeaderChange(
-        epoch=Epoch(epoch),
-        leader_id=None if leader_id is None else NodeId(leader_id),
-        epoch_start_offset=None if epoch_start_offset is None else Offset(epoch_start_offset),
+        epoch=types.Epoch(epoch),
+        leader_id=None if leader_id is None else types.NodeId(leader_id),
+        epoch_start_offset=None if epoch_start_offset is None else types.Offset(epoch_start_offset),
     )
 
 
-def offsets_of(records: Sequence[Buffer] | None) -> list[int] | None:
+def offsets_of(records: Sequence[types.Buffer] | None) -> list[int] | None:
     """Base offsets of the batches in these records."""
     if records is None:
         return None

@@ -29,20 +29,7 @@ from pykraft.protocol.schema import Body
 from pykraft.rpc import fetch_snapshot
 from pykraft.snapshot.catalog import Slice
 from pykraft.types import NO_IO, Election, Epoch, Io, NodeId, Offset, OffsetAndEpoch, ReplicaKey, ReportKind, Uuid
-from tests.host.fakes import (
-    CONTEXT,
-    LISTENER,
-    FakeListener,
-    FakeLog,
-    FakePorts,
-    at,
-    batch,
-    config,
-    endpoint,
-    leads,
-    offsets_of,
-    snapshot_files,
-)
+from tests.host import fakes
 from tests.host.test_inbound import fetch_body, vote_body
 from tests.rpc.test_connection import vote
 
@@ -51,28 +38,28 @@ def fetch_snapshot_body() -> Body:
     request = FetchSnapshotRequest(
         replica=None, epoch=Epoch(1), snapshot_id=OffsetAndEpoch(Offset(3), Epoch(1)), position=0, size_bytes_max=9
     )
-    return fetch_snapshot.request_to_wire(request, 1, CONTEXT)
+    return fetch_snapshot.request_to_wire(request, 1, fakes.CONTEXT)
 
 
 class Desk:
     """The parts of a node whose files hold the offsets 0 to 4."""
 
     def __init__(self) -> None:
-        self.ports = FakePorts()
+        self.ports = fakes.FakePorts()
         self.components: Components = assemble(
             self.ports,
-            config(1),
+            fakes.config(1),
             key=ReplicaKey(NodeId(1), Uuid(b"1" * 16)),
-            log=FakeLog([batch(offset) for offset in range(5)]),
-            snapshot_files=snapshot_files((3, 1)),
+            log=fakes.FakeLog([fakes.batch(offset) for offset in range(5)]),
+            snapshot_files=fakes.snapshot_files((3, 1)),
             view=LogView(start_offset=Offset(0), end_offset=Offset(5)),
             status=Status,
         )
-        self.components.inbound.on_accepted(ConnectionId(1), LISTENER)
+        self.components.inbound.on_accepted(ConnectionId(1), fakes.LISTENER)
 
     def do(self, *done: Effect, fetched: tuple[HeaderAndBytes, ...] = (), slice_data: bytes = b"") -> None:
         arrival = Arrival(TimerDue(), fetched, slice_data)
-        step = Step(now=at(0), flushed_end_offset=Offset(5), arrival=arrival)
+        step = Step(now=fakes.at(0), flushed_end_offset=Offset(5), arrival=arrival)
         for effect in done:
             execute(self.components, effect, step)
 
@@ -94,7 +81,7 @@ class Desk:
         """Error and offsets of the answer that was sent last."""
         _, body = decode_response(ApiKey.FETCH, 18, self.ports.sent[-1][1])
         partition = body["responses"][0]["partitions"][0]
-        return partition["error_code"], offsets_of([partition["records"]])
+        return partition["error_code"], fakes.offsets_of([partition["records"]])
 
 
 def planned(base_offset: int, handle: int) -> effects.PlannedBatch:
@@ -138,7 +125,7 @@ def desk() -> Desk:
 def test_storage_effects_become_jobs_in_their_order(desk: Desk) -> None:
     election = Election(epoch=Epoch(1), leader_id=NodeId(1))
     proposed = desk.components.producers.propose([b"a"], epoch=Epoch(1), on_outcome=lambda _: None)
-    fetched = (batch(6), batch(7), batch(8))
+    fetched = (fakes.batch(6), fakes.batch(7), fakes.batch(8))
     desk.do(
         effects.WriteElectionState(io=Io(1), election=election, voters=(NodeId(1),), kraft_version=0),
         effects.AppendBatches(io=Io(2), batches=(planned(5, proposed.handle),)),
@@ -157,7 +144,9 @@ def test_storage_effects_become_jobs_in_their_order(desk: Desk) -> None:
 
 def test_an_append_of_other_batches_than_the_core_counted_is_our_own_bug(desk: Desk) -> None:
     with pytest.raises(AssertionError):
-        desk.do(effects.AppendFetched(io=Io(3), count=1, end_offset=Offset(8)), fetched=(batch(5), batch(6)))
+        desk.do(
+            effects.AppendFetched(io=Io(3), count=1, end_offset=Offset(8)), fetched=(fakes.batch(5), fakes.batch(6))
+        )
 
 
 def test_a_reply_waits_for_its_write(desk: Desk) -> None:
@@ -170,7 +159,7 @@ def test_a_reply_waits_for_its_write(desk: Desk) -> None:
 
 
 def test_a_fetch_is_answered_from_memory_at_once_and_from_files_later(desk: Desk) -> None:
-    desk.components.recent.append([batch(5)])
+    desk.components.recent.append([fakes.batch(5)])
     desk.do(reply_fetch(desk.asked(ApiKey.FETCH), 5, 6))
     assert desk.fetch_answer() == (0, [5])
     desk.do(reply_fetch(desk.asked(ApiKey.FETCH), 2, 6))
@@ -199,9 +188,9 @@ def test_a_read_that_a_truncation_overtook_is_answered_with_not_leader(desk: Des
 
 
 def test_a_send_dials_its_peer(desk: Desk) -> None:
-    peer = effects.Peer(id=2, endpoint=endpoint(2))
+    peer = effects.Peer(id=2, endpoint=fakes.endpoint(2))
     desk.do(effects.Send(after=NO_IO, peer=peer, correlation_id=1, message=vote()))
-    assert [where for _, where in desk.ports.dialed] == [endpoint(2)]
+    assert [where for _, where in desk.ports.dialed] == [fakes.endpoint(2)]
     desk.do(effects.ClosePeer(peer_id=2, reason="two leaders"))
     assert len(desk.ports.closed) == 1
 
@@ -223,15 +212,15 @@ def test_proposals_are_rejected(desk: Desk) -> None:
 
 
 def test_listeners_hear_of_commits_and_leaders_and_not_of_a_leadership_that_is_over(desk: Desk) -> None:
-    listener = FakeListener()
+    listener = fakes.FakeListener()
     desk.components.delivery.register(listener)
-    desk.components.recent.append([batch(5)])
-    desk.do(effects.NotifyRole(role="leader", epoch=Epoch(2)), leads(2, leader_id=1, epoch_start_offset=5))
+    desk.components.recent.append([fakes.batch(5)])
+    desk.do(effects.NotifyRole(role="leader", epoch=Epoch(2)), fakes.leads(2, leader_id=1, epoch_start_offset=5))
     desk.do(effects.NotifyRole(role="resigned", epoch=Epoch(2)), effects.NotifyHighWatermark(high_watermark=Offset(6)))
     while desk.ports.reads:
         desk.ports.finish_read()
     assert listener.calls == [(0, 1, 2, 3, 4), (5,)]
-    desk.do(leads(3, leader_id=2))
+    desk.do(fakes.leads(3, leader_id=2))
     assert listener.calls[-1] == ("leader", 3, 2)
 
 

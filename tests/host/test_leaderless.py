@@ -11,30 +11,17 @@ from typing import Any
 
 import pytest
 
+from pykraft import types
 from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, NodeConfig
 from pykraft.core.quarantine import Quarantine
 from pykraft.core.status import Status
 from pykraft.host.leaderless import INTERVAL_MS_MAX, LeaderlessReport, VoterMismatch, own_problem
-from pykraft.types import (
-    NO_LISTENERS,
-    Damage,
-    Epoch,
-    Instant,
-    Listeners,
-    NodeId,
-    Offset,
-    ReplicaKey,
-    Uuid,
-    Voter,
-    VoterSet,
-    uuid_text,
-)
 from tests.host.cluster import Cluster
 from tests.host.fakes import FakePorts, at, config, listeners
 from tests.host.test_peers import Desk
 from tests.rpc.test_connection import vote_answer
 
-LED = {"leader_id": NodeId(2), "epoch": Epoch(5), "role": "follower"}
+LED = {"leader_id": types.NodeId(2), "epoch": types.Epoch(5), "role": "follower"}
 
 
 class Office:
@@ -44,7 +31,7 @@ class Office:
         self.desk = Desk()
         self.config = config(1, voters=voters, **raft)
         self.status = Status(voters=self.config.voters)
-        self.report = LeaderlessReport(self.desk.ports, self.config, ReplicaKey(NodeId(1)), self.desk.peers)
+        self.report = LeaderlessReport(self.desk.ports, self.config, types.ReplicaKey(types.NodeId(1)), self.desk.peers)
 
     def refuse(self, *peers: int) -> None:
         """Ask these peers now; each refuses the connection."""
@@ -111,8 +98,8 @@ def test_a_voter_that_tries_its_former_leader_again_has_no_leader_until_that_ans
 
 
 def test_a_leader_that_resigned_is_none(office: Office) -> None:
-    office.poll(0, leader_id=NodeId(1), role="resigned")
-    assert office.poll(3_000, leader_id=NodeId(1), role="resigned")
+    office.poll(0, leader_id=types.NodeId(1), role="resigned")
+    assert office.poll(3_000, leader_id=types.NodeId(1), role="resigned")
 
 
 def test_longer_elections_are_waited_for() -> None:
@@ -137,7 +124,9 @@ def test_bootstrap_servers_are_told_as_such(office: Office) -> None:
 
 
 def test_a_node_that_is_no_voter_needs_no_proof(office: Office) -> None:
-    office.report = LeaderlessReport(office.desk.ports, office.config, ReplicaKey(NodeId(9)), office.desk.peers)
+    office.report = LeaderlessReport(
+        office.desk.ports, office.config, types.ReplicaKey(types.NodeId(9)), office.desk.peers
+    )
     office.poll(0, is_proven=False)
     assert office.poll(3_000, is_proven=False) == ["no leader for 3 s: no other node was asked yet"]
 
@@ -151,11 +140,13 @@ def test_of_many_peers_some_are_told() -> None:
     assert line.endswith("; and 2 more peers")
 
 
-def damage(name: str) -> Damage:
-    return Damage(path=name, position=4, expected="a", found="b", start_offset=Offset(0), end_offset=Offset(1))
+def damage(name: str) -> types.Damage:
+    return types.Damage(
+        path=name, position=4, expected="a", found="b", start_offset=types.Offset(0), end_offset=types.Offset(1)
+    )
 
 
-QUARANTINE = Quarantine(epoch=Epoch(1), until_offset=None, damages=(), is_cut=True)
+QUARANTINE = Quarantine(epoch=types.Epoch(1), until_offset=None, damages=(), is_cut=True)
 OWN = {
     "in quarantine": (
         3,
@@ -202,7 +193,7 @@ def test_what_keeps_the_node_itself_from_leading(voters: int, changes: dict[str,
 def test_a_client_is_told_the_same_without_the_folder() -> None:
     damaged = replace(QUARANTINE, damages=(damage("/d/0.log"),))
     status = Office().status._replace(quarantine=damaged, is_proven=False)
-    key = ReplicaKey(NodeId(1))
+    key = types.ReplicaKey(types.NodeId(1))
     told = (
         "it is in quarantine, since its log is damaged at 0.log, and does not vote until it has fetched the log again "
     )
@@ -235,35 +226,37 @@ ADD = (
 )
 LASTING_MS = 1 + config(1).raft.fetch_timeout_ms
 """A set that is in force for so long is not one of the past that is only passed through."""
-OLD, NEW = Uuid(b"O" * 16), Uuid(b"N" * 16)
+OLD, NEW = types.Uuid(b"O" * 16), types.Uuid(b"N" * 16)
 
 
 def own(node_id: int = 1, *, auto_join: bool = False) -> NodeConfig:
-    return replace(config(node_id, auto_join=auto_join), voters=VoterSet())
+    return replace(config(node_id, auto_join=auto_join), voters=types.VoterSet())
 
 
-def entry(node_id: int, directory: Uuid = OLD, *, told: Listeners | None = None) -> Voter:
-    return Voter(key=ReplicaKey(NodeId(node_id), directory), listeners=listeners(node_id) if told is None else told)
+def entry(node_id: int, directory: types.Uuid = OLD, *, told: types.Listeners | None = None) -> types.Voter:
+    return types.Voter(
+        key=types.ReplicaKey(types.NodeId(node_id), directory), listeners=listeners(node_id) if told is None else told
+    )
 
 
-def in_log(*voters: Voter) -> Status:
-    return Status(voters=VoterSet.of(voters), kraft_version=1)
+def in_log(*voters: types.Voter) -> Status:
+    return Status(voters=types.VoterSet.of(voters), kraft_version=1)
 
 
-def heard(node: NodeConfig, *seen: Status, directory: Uuid = NEW) -> list[tuple[str, bool]]:
+def heard(node: NodeConfig, *seen: Status, directory: types.Uuid = NEW) -> list[tuple[str, bool]]:
     """What it reports, and whether that is an alarm, while it sees these sets one after the other."""
     ports = FakePorts()
-    key = None if node.node_id is None else ReplicaKey(node.node_id, directory)
+    key = None if node.node_id is None else types.ReplicaKey(node.node_id, directory)
     standing = VoterMismatch(ports, node, key)
     for nth, status in enumerate(seen):
         begun_ms = nth * LASTING_MS
         for after_ms in (0, LASTING_MS - 1):
-            standing.poll(status, Instant(mono_ms=begun_ms + after_ms, wall_ms=0))
+            standing.poll(status, types.Instant(mono_ms=begun_ms + after_ms, wall_ms=0))
     return [(text, text in ports.alarms) for text in ports.reports]
 
 
 def test_another_disk_is_an_alarm_with_both_directory_ids_and_both_commands() -> None:
-    expected, found = uuid_text(OLD), uuid_text(NEW)
+    expected, found = types.uuid_text(OLD), types.uuid_text(NEW)
     text = (
         f"the voters expect node 1 with directory id {expected}, and its directory has {found}: it only observes; "
         "start it on its former directory; or, if that is lost: pykraft quorum --bootstrap-controller node2:9002 "
@@ -279,7 +272,7 @@ def test_who_is_not_in_the_set_is_told_how_to_get_there() -> None:
 
 
 def test_static_voters_stand_in_a_property() -> None:
-    static = Status(voters=VoterSet.of([entry(2), entry(3)]))
+    static = Status(voters=types.VoterSet.of([entry(2), entry(3)]))
     text = (
         "node 1 is not among the voters 2, 3: it only observes; to make it one, name it in controller.quorum.voters "
         "of all nodes"
@@ -306,22 +299,22 @@ def test_it_is_told_when_it_votes_again_and_nothing_twice() -> None:
 
 def test_sets_of_the_past_are_passed_through_without_a_word() -> None:
     ports = FakePorts()
-    standing = VoterMismatch(ports, own(), ReplicaKey(NodeId(1), NEW))
+    standing = VoterMismatch(ports, own(), types.ReplicaKey(types.NodeId(1), NEW))
     for at_ms, status in enumerate([in_log(entry(1), entry(2)), in_log(entry(2)), in_log(entry(1, NEW), entry(2))]):
-        standing.poll(status, Instant(mono_ms=at_ms, wall_ms=0))
-    standing.poll(status, Instant(mono_ms=10 * LASTING_MS, wall_ms=0))
+        standing.poll(status, types.Instant(mono_ms=at_ms, wall_ms=0))
+    standing.poll(status, types.Instant(mono_ms=10 * LASTING_MS, wall_ms=0))
     assert ports.reports == []
 
 
 def test_a_mismatch_is_told_when_it_lasts_and_a_match_at_once() -> None:
     ports = FakePorts()
-    standing = VoterMismatch(ports, own(), ReplicaKey(NodeId(1), NEW))
+    standing = VoterMismatch(ports, own(), types.ReplicaKey(types.NodeId(1), NEW))
     without, with_it = in_log(entry(2)), in_log(entry(1, NEW), entry(2))
-    standing.poll(without, Instant(mono_ms=0, wall_ms=0))
-    standing.poll(without, Instant(mono_ms=LASTING_MS - 2, wall_ms=0))
+    standing.poll(without, types.Instant(mono_ms=0, wall_ms=0))
+    standing.poll(without, types.Instant(mono_ms=LASTING_MS - 2, wall_ms=0))
     assert ports.reports == []
-    standing.poll(without, Instant(mono_ms=LASTING_MS - 1, wall_ms=0))
-    standing.poll(with_it, Instant(mono_ms=LASTING_MS, wall_ms=0))
+    standing.poll(without, types.Instant(mono_ms=LASTING_MS - 1, wall_ms=0))
+    standing.poll(with_it, types.Instant(mono_ms=LASTING_MS, wall_ms=0))
     assert [text.partition(":")[0] for text in ports.reports] == [
         "node 1 is not among the voters 2",
         "node 1 is a voter now",
@@ -329,7 +322,7 @@ def test_a_mismatch_is_told_when_it_lasts_and_a_match_at_once() -> None:
 
 
 def test_a_set_without_addresses_leaves_the_address_open() -> None:
-    [(text, _)] = heard(own(), in_log(entry(2, told=NO_LISTENERS)))
+    [(text, _)] = heard(own(), in_log(entry(2, told=types.NO_LISTENERS)))
     assert "--bootstrap-controller HOST:PORT add-controller" in text
 
 

@@ -19,17 +19,9 @@ from dataclasses import replace
 
 import pytest
 
+from pykraft.core import messages
 from pykraft.core.effects import Peer, Send
 from pykraft.core.events import ConnectionLost, Event, ResponseReceived, SendFailed
-from pykraft.core.messages import (
-    BeginQuorumEpochResponse,
-    FetchResponse,
-    Request,
-    Response,
-    TopLevelError,
-    VoteRequest,
-    VoteResponse,
-)
 from pykraft.errors import ErrorCode
 from pykraft.host import peers as module
 from pykraft.host.inbox import Arrival, HeldMessages, Inbox
@@ -72,7 +64,12 @@ class Desk:
         then(self.batch_start)
 
     def send(
-        self, message: Request | None = None, *, peer_id: int = 2, after: Io = NO_IO, to: Endpoint | None = None
+        self,
+        message: messages.Request | None = None,
+        *,
+        peer_id: int = 2,
+        after: Io = NO_IO,
+        to: Endpoint | None = None,
     ) -> int:
         """Send a request, a vote if nothing is said; its correlation id of the core."""
         self._next_id += 1
@@ -89,7 +86,7 @@ class Desk:
         return connection
 
     @classmethod
-    def asking(cls, message: Request | None = None) -> tuple[Desk, ConnectionId, int]:
+    def asking(cls, message: messages.Request | None = None) -> tuple[Desk, ConnectionId, int]:
         """One that has sent its first request, the connection, and the correlation id of the core."""
         desk = cls()
         correlation_id = desk.send(message)
@@ -137,7 +134,7 @@ def test_a_request_dials_negotiates_and_is_answered(desk: Desk) -> None:
     (event,) = desk.events()
     assert isinstance(event, ResponseReceived)
     assert (event.peer_id, event.correlation_id) == (2, correlation_id)
-    assert isinstance(event.message, VoteResponse)
+    assert isinstance(event.message, messages.VoteResponse)
 
 
 @pytest.mark.conformance(96)
@@ -317,7 +314,7 @@ def test_fetched_batches_reach_the_core_as_headers_and_go_beside_it_as_slices() 
     (arrival,) = desk.arrivals()
     assert isinstance(arrival.event, ResponseReceived)
     message = arrival.event.message
-    assert isinstance(message, FetchResponse)
+    assert isinstance(message, messages.FetchResponse)
     assert [(one.base_offset, one.end_offset) for one in message.batches] == [(0, 1), (1, 2)]
     assert message.invalid is None
     assert [(header, bytes(data)) for header, data in arrival.fetched] == batches
@@ -330,7 +327,7 @@ def test_what_follows_a_bad_batch_is_told_and_not_passed_on() -> None:
     desk.peers.on_frame(connection, fetch_answer(raw, wire_id=1))
     (arrival,) = desk.arrivals()
     assert isinstance(arrival.event, ResponseReceived)
-    assert isinstance(arrival.event.message, FetchResponse)
+    assert isinstance(arrival.event.message, messages.FetchResponse)
     assert len(arrival.fetched) == len(arrival.event.message.batches) == 1
     assert arrival.event.message.invalid is not None
     assert "CRC" in arrival.event.message.invalid
@@ -387,18 +384,18 @@ def test_an_answer_that_diverges_says_where_the_own_batch_begins_or_is_none(batc
         assert event == failed(correlation_id)
     else:
         assert isinstance(event, ResponseReceived)
-        assert isinstance(event.message, FetchResponse)
+        assert isinstance(event.message, messages.FetchResponse)
         assert (event.correlation_id, event.message.batch_start) == (correlation_id, 5)
     assert desk.ports.wake_ms == 0
 
 
-def voted(*, granted: bool = False, error: int = 0, leader_id: int | None = None) -> VoteResponse:
+def voted(*, granted: bool = False, error: int = 0, leader_id: int | None = None) -> messages.VoteResponse:
     leader = None if leader_id is None else NodeId(leader_id)
-    return VoteResponse(error=error, epoch=Epoch(7), leader_id=leader, vote_granted=granted)
+    return messages.VoteResponse(error=error, epoch=Epoch(7), leader_id=leader, vote_granted=granted)
 
 
-def fetched(error: int, leader_id: int | None = None) -> FetchResponse:
-    return FetchResponse(
+def fetched(error: int, leader_id: int | None = None) -> messages.FetchResponse:
+    return messages.FetchResponse(
         error=error,
         epoch=Epoch(7),
         leader_id=None if leader_id is None else NodeId(leader_id),
@@ -407,7 +404,7 @@ def fetched(error: int, leader_id: int | None = None) -> FetchResponse:
     )
 
 
-PROBLEMS: dict[str, tuple[Response, str | None]] = {
+PROBLEMS: dict[str, tuple[messages.Response, str | None]] = {
     "a vote": (voted(granted=True), None),
     "no vote": (voted(), "it does not vote for this node in epoch 7: its log may be longer, or its vote is given"),
     "no vote because of a leader": (
@@ -415,11 +412,11 @@ PROBLEMS: dict[str, tuple[Response, str | None]] = {
         "it does not vote for this node, since it hears leader 3 in epoch 7",
     ),
     "another cluster": (
-        TopLevelError(error=ErrorCode.INCONSISTENT_CLUSTER_ID),
+        messages.TopLevelError(error=ErrorCode.INCONSISTENT_CLUSTER_ID),
         f"it belongs to another cluster than this node, whose cluster.id is {CONTEXT.cluster_id}",
     ),
     "another topic": (
-        TopLevelError(error=ErrorCode.INVALID_REQUEST),
+        messages.TopLevelError(error=ErrorCode.INVALID_REQUEST),
         f"it may not have topic {CONTEXT.topic_name}, which this node keeps: see pykraft.topic",
     ),
     "another node": (
@@ -438,12 +435,12 @@ PROBLEMS: dict[str, tuple[Response, str | None]] = {
         fetched(ErrorCode.FENCED_LEADER_EPOCH, leader_id=3),
         "it names node 3 as the leader in epoch 7",
     ),
-    "an acknowledged leader": (BeginQuorumEpochResponse(error=0, epoch=Epoch(7), leader_id=NodeId(1)), None),
+    "an acknowledged leader": (messages.BeginQuorumEpochResponse(error=0, epoch=Epoch(7), leader_id=NodeId(1)), None),
 }
 
 
 @pytest.mark.parametrize(("message", "problem"), PROBLEMS.values(), ids=PROBLEMS)
-def test_problems(message: Response, problem: str | None) -> None:
+def test_problems(message: messages.Response, problem: str | None) -> None:
     assert problem_in(message, CONTEXT) == problem
 
 
@@ -546,7 +543,7 @@ def test_an_answered_request_whose_connection_is_to_be_replaced_is_no_silence(de
     desk.connect()
     desk.peers.on_frame(newest(desk), vote_answer(wire_id=1))
     desk.send(to=desk.ports.dialed[0][1])
-    assert isinstance(vote(), VoteRequest)
+    assert isinstance(vote(), messages.VoteRequest)
     desk.peers.on_frame(newest(desk), vote_answer(wire_id=2))
     desk.send(to=type(desk.ports.dialed[0][1])("elsewhere", 1))
     assert [text for _, text, _ in problems(desk.peers)] == ["no answer yet"]

@@ -13,13 +13,7 @@ from pykraft.core.effects import PlannedBatch
 from pykraft.errors import NotLeaderError, UsageError
 from pykraft.host import producers as module
 from pykraft.host.producers import Committed, OutcomeUnknown, Producers, ProposalOutcome, Rejected
-from pykraft.protocol.records import (
-    HEADER_SIZE_BYTES,
-    batch_size_bytes,
-    decode_control,
-    decode_values,
-    encode_batch,
-)
+from pykraft.protocol import records
 from pykraft.types import Epoch, LeaderChange, NodeId, Offset
 
 BATCH_SIZE_BYTES_MAX = 10_000
@@ -42,7 +36,7 @@ class Application:
         """Encode a batch of these proposals; its values."""
         header, data = self.producers.encode(plan(base_offset, count, epoch, *handles))
         assert (header.base_offset, header.end_offset, header.epoch) == (base_offset, base_offset + count, epoch)
-        return decode_values(data)
+        return records.decode_values(data)
 
 
 def plan(base_offset: int, count: int, epoch: int, *handles: int) -> PlannedBatch:
@@ -68,7 +62,7 @@ def test_a_proposal_tells_the_core_its_count_and_size() -> None:
         [b"a", b"bc"], epoch=Epoch(4), on_outcome=lambda _: None
     )
     assert (proposed.epoch, proposed.count) == (4, 2)
-    assert proposed.size_bytes >= batch_size_bytes([b"a", b"bc"]) - HEADER_SIZE_BYTES
+    assert proposed.size_bytes >= records.batch_size_bytes([b"a", b"bc"]) - records.HEADER_SIZE_BYTES
 
 
 @pytest.mark.parametrize("values", [[], [b""], [b"a", b""]])
@@ -179,14 +173,14 @@ def test_control_records_become_a_control_batch() -> None:
     )
     header, data = Producers(batch_size_bytes_max=BATCH_SIZE_BYTES_MAX).encode(planned)
     assert header.is_control
-    assert decode_control(data) == [record]
+    assert records.decode_control(data) == [record]
 
 
 @pytest.mark.conformance(113)
 @given(st.lists(st.lists(st.integers(1, 300), min_size=1, max_size=80), min_size=1, max_size=8))
 def test_proposals_whose_claims_fit_into_a_batch_do_fit(sizes: list[list[int]]) -> None:
     app = Application()
-    room = BATCH_SIZE_BYTES_MAX - HEADER_SIZE_BYTES
+    room = BATCH_SIZE_BYTES_MAX - records.HEADER_SIZE_BYTES
     values: list[bytes] = []
     for one in sizes:
         mine = [b"x" * size for size in one]
@@ -195,30 +189,32 @@ def test_proposals_whose_claims_fit_into_a_batch_do_fit(sizes: list[list[int]]) 
             continue
         room -= claimed
         values += mine
-    assert not values or batch_size_bytes(values) <= BATCH_SIZE_BYTES_MAX
+    assert not values or records.batch_size_bytes(values) <= BATCH_SIZE_BYTES_MAX
 
 
 @pytest.mark.conformance(9, 113, "H48")
 @given(st.integers(1, 40), st.integers(-300, 300))
 def test_a_proposal_that_fits_only_alone_may_go_and_one_byte_more_may_not(count: int, slack: int) -> None:
     values = [b"x" * 100] * (count - 1)
-    last = BATCH_SIZE_BYTES_MAX - batch_size_bytes([*values, b"x" * 100]) + 100 + slack
+    last = BATCH_SIZE_BYTES_MAX - records.batch_size_bytes([*values, b"x" * 100]) + 100 + slack
     values.append(b"x" * last)
-    size_bytes = batch_size_bytes(values) - HEADER_SIZE_BYTES
+    size_bytes = records.batch_size_bytes(values) - records.HEADER_SIZE_BYTES
     claimed = (
         Producers(batch_size_bytes_max=BATCH_SIZE_BYTES_MAX)
         .propose(values, epoch=Epoch(3), on_outcome=lambda _: None)
         .size_bytes
     )
     assert claimed >= size_bytes
-    assert (claimed <= BATCH_SIZE_BYTES_MAX - HEADER_SIZE_BYTES) == (batch_size_bytes(values) <= BATCH_SIZE_BYTES_MAX)
+    assert (claimed <= BATCH_SIZE_BYTES_MAX - records.HEADER_SIZE_BYTES) == (
+        records.batch_size_bytes(values) <= BATCH_SIZE_BYTES_MAX
+    )
 
 
 def test_a_clients_batch_is_placed_as_it_is_and_decided_like_values() -> None:
     producers = Producers(batch_size_bytes_max=1_000)
     outcomes: list[ProposalOutcome] = []
     accepted: list[int] = []
-    batch = encode_batch([b"a", b"b"], base_offset=Offset(0), epoch=Epoch(0), timestamp_ms=7)
+    batch = records.encode_batch([b"a", b"b"], base_offset=Offset(0), epoch=Epoch(0), timestamp_ms=7)
     proposed = producers.propose_batch(batch, epoch=Epoch(3), on_outcome=outcomes.append, on_accepted=accepted.append)
     assert (proposed.count, proposed.is_batch, proposed.size_bytes) == (2, True, len(batch.data) - 61)
     producers.accepted(proposed.handle, Offset(5))

@@ -28,17 +28,8 @@ from pykraft.client.reader import Reader
 from pykraft.client.remote.admin import Admin
 from pykraft.config import TEST_CLUSTER_ID
 from pykraft.errors import OutcomeUnknownError
+from pykraft.local import voters
 from pykraft.local.child import Child, Children, wait_until
-from pykraft.local.voters import (
-    HOST,
-    LISTENER,
-    PARTITION,
-    SOURCES,
-    free_ports,
-    server_command,
-    voter_properties,
-    write_properties,
-)
 from pykraft.log.os_fs import OsFs
 from pykraft.snapshot.files import BOOTSTRAP_ID, checkpoint_path, list_snapshots
 from pykraft.snapshot.head import read_head
@@ -73,26 +64,26 @@ class Quorum:
     """The three nodes; none runs yet."""
 
     def __init__(self, kafka: Kafka, children: Children, folder: Path) -> None:
-        self.ports = dict(enumerate(free_ports(3), start=1))
+        self.ports = dict(enumerate(voters.free_ports(3), start=1))
         self.children = children
         self.configs = {node_id: self._format(folder / f"n{node_id}", node_id) for node_id in (1, 3)}
-        self.partitions = {node_id: folder / f"n{node_id}" / "data" / PARTITION for node_id in self.ports}
+        self.partitions = {node_id: folder / f"n{node_id}" / "data" / voters.PARTITION for node_id in self.ports}
         self.java = JavaNode(
             kafka, children, folder / "n2", node_id=2, ports=self.ports, properties=dynamic_properties(self.ports)
         )
 
     def start_server(self) -> Child:
         """Node 3, as an observer."""
-        command = server_command(self.configs[3], "--throughput", "5000")
+        command = voters.server_command(self.configs[3], "--throughput", "5000")
         log_path = self.configs[3].parent / "node.log"
-        return self.children.start("node 3", command, log_path, environment={"PYTHONPATH": str(SOURCES)})
+        return self.children.start("node 3", command, log_path, environment={"PYTHONPATH": str(voters.SOURCES)})
 
     def add_java(self) -> bool:
         """Make node 2 a voter; False as long as it has not caught up. Not to be called on the application's loop."""
 
         async def ask() -> None:
-            async with Admin([Endpoint(HOST, self.ports[1])]) as admin:
-                await admin.add_voter(JAVA, Listeners(((LISTENER, Endpoint(HOST, self.ports[2])),)))
+            async with Admin([Endpoint(voters.HOST, self.ports[1])]) as admin:
+                await admin.add_voter(JAVA, Listeners(((voters.LISTENER, Endpoint(voters.HOST, self.ports[2])),)))
 
         try:
             asyncio.run(ask())
@@ -103,10 +94,10 @@ class Quorum:
 
     def _format(self, home: Path, node_id: int) -> Path:
         home.mkdir()
-        values = voter_properties(
+        values = voters.voter_properties(
             home / "data", node_id=node_id, ports=self.ports, extra=dynamic_properties(self.ports)
         )
-        config = write_properties(home / "server.properties", values)
+        config = voters.write_properties(home / "server.properties", values)
         how = "--standalone" if node_id == 1 else "--no-initial-controllers"
         done = CliRunner().invoke(pykraft, ["storage", "format", "-c", str(config), "-t", TEST_CLUSTER_ID, how])
         assert done.exit_code == 0, done.exception
@@ -148,7 +139,7 @@ async def story(quorum: Quorum) -> None:
     java, application = quorum.java, Application()
     node = Node(config, own_thread=True)
     node.register(application)
-    async with node, Admin([Endpoint(HOST, quorum.ports[1])]) as admin:
+    async with node, Admin([Endpoint(voters.HOST, quorum.ports[1])]) as admin:
         await node.wait_for_leader()
         for number in range(RECORDS):
             committed = await node.propose([b"%d" % number] * 3)

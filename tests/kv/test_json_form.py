@@ -10,35 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykraft.errors import (
-    BufferFullError,
-    CommandRejectedError,
-    CompactedError,
-    NotAppliedError,
-    NotRunningError,
-    OutcomeUnknownError,
-    QuorumUnavailableError,
-    RefusedError,
-    UsageError,
-)
-from pykraft.kv.json_form import (
-    BINARY_MARK,
-    JsonFields,
-    RequestRefusedError,
-    change_json,
-    failure_of,
-    item_json,
-    parse_object,
-    read_put,
-    read_range,
-    read_transaction,
-    result_json,
-    stored_base64,
-    stored_text,
-    stored_value,
-    value_bytes,
-    value_json,
-)
+from pykraft import errors
+from pykraft.kv import json_form
 from pykraft.machine import Applied
 from pykraft.recipes import Condition, Delete, Get, Item, KeyChange, KeyValues, Put, Transaction, TransactionResult
 from pykraft.recipes.key_value_commands import KeepLease
@@ -48,20 +21,20 @@ from pykraft.types import Epoch, Offset
 @pytest.mark.parametrize(
     ("error", "status", "code", "outcome"),
     [
-        (UsageError("x"), 400, "invalid", "not applied"),
-        (RequestRefusedError(HTTPStatus.NOT_FOUND, "no_such_path", "x"), 404, "no_such_path", "not applied"),
-        (CommandRejectedError("x"), 409, "rejected", "not applied"),
-        (BufferFullError("x"), 503, "busy", "not applied"),
-        (NotRunningError("x"), 503, "not_running", "not applied"),
-        (NotAppliedError("x"), 503, "not_applied", "not applied"),
-        (QuorumUnavailableError("x"), 503, "no_leader", "not applied"),
-        (OutcomeUnknownError("x"), 504, "unknown", "unknown"),
-        (RefusedError("it", 42, None), 500, "failed", "unknown"),
+        (errors.UsageError("x"), 400, "invalid", "not applied"),
+        (json_form.RequestRefusedError(HTTPStatus.NOT_FOUND, "no_such_path", "x"), 404, "no_such_path", "not applied"),
+        (errors.CommandRejectedError("x"), 409, "rejected", "not applied"),
+        (errors.BufferFullError("x"), 503, "busy", "not applied"),
+        (errors.NotRunningError("x"), 503, "not_running", "not applied"),
+        (errors.NotAppliedError("x"), 503, "not_applied", "not applied"),
+        (errors.QuorumUnavailableError("x"), 503, "no_leader", "not applied"),
+        (errors.OutcomeUnknownError("x"), 504, "unknown", "unknown"),
+        (errors.RefusedError("it", 42, None), 500, "failed", "unknown"),
         (RuntimeError("x"), 500, "failed", "unknown"),
     ],
 )
 def test_each_error_has_a_status_a_code_and_an_outcome(error: Exception, status: int, code: str, outcome: str) -> None:
-    failure = failure_of(error)
+    failure = json_form.failure_of(error)
     assert (failure.status, failure.code, failure.outcome) == (status, code, outcome)
     assert failure.is_bug == (type(error) is RuntimeError)
     assert (failure.headers == (b"retry-after: 1",)) == (status == 503)
@@ -71,73 +44,75 @@ def test_each_error_has_a_status_a_code_and_an_outcome(error: Exception, status:
 
 
 def test_a_compacted_revision_names_the_oldest_one() -> None:
-    failure = failure_of(CompactedError(3, 8))
+    failure = json_form.failure_of(errors.CompactedError(3, 8))
     assert failure.status == HTTPStatus.GONE
     assert failure.as_json()["error"]["oldest_revision"] == 8
 
 
 @pytest.mark.parametrize("command", [KeepLease(7), Transaction((Put("a", "b", 7),))])
 def test_a_lease_that_has_ended_has_a_code_of_its_own(command: Transaction | KeepLease) -> None:
-    with pytest.raises(CommandRejectedError) as caught:
+    with pytest.raises(errors.CommandRejectedError) as caught:
         KeyValues().apply(command, Applied(Offset(1), Epoch(1), 0, 0))
-    assert failure_of(caught.value).code == "lease_ended"
+    assert json_form.failure_of(caught.value).code == "lease_ended"
 
 
 def test_items_changes_and_results() -> None:
     item = Item("a", "b", 1, 2, 3, 4)
     told = {"key": "a", "value": "b", "created": 1, "modified": 2, "version": 3, "lease": 4}
-    assert item_json(item) == told
-    assert change_json(KeyChange(2, "a", item)) == {"revision": 2, "key": "a", "item": told}
-    assert change_json(KeyChange(3, "a", None)) == {"revision": 3, "key": "a", "item": None}
+    assert json_form.item_json(item) == told
+    assert json_form.change_json(KeyChange(2, "a", item)) == {"revision": 2, "key": "a", "item": told}
+    assert json_form.change_json(KeyChange(3, "a", None)) == {"revision": 3, "key": "a", "item": None}
     result = TransactionResult(True, 2, ((item,), ()), 5)
-    assert result_json(result) == {"succeeded": True, "revision": 2, "found": [[told], []], "deleted": 5}
+    assert json_form.result_json(result) == {"succeeded": True, "revision": 2, "found": [[told], []], "deleted": 5}
 
 
-@given(st.binary() | st.text().map(str.encode) | st.text().map(lambda text: (BINARY_MARK + text).encode()))
+@given(st.binary() | st.text().map(str.encode) | st.text().map(lambda text: (json_form.BINARY_MARK + text).encode()))
 def test_bytes_come_back_and_have_one_form(data: bytes) -> None:
-    stored = stored_value(data)
+    stored = json_form.stored_value(data)
     stored.encode()  # it is text that the store takes
-    assert value_bytes(stored) == data
-    assert stored_base64(base64.b64encode(data).decode()) == stored
+    assert json_form.value_bytes(stored) == data
+    assert json_form.stored_base64(base64.b64encode(data).decode()) == stored
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        assert value_json(stored) == {"base64": base64.b64encode(data).decode()}
+        assert json_form.value_json(stored) == {"base64": base64.b64encode(data).decode()}
     else:
-        assert stored_text(text) == stored
-        assert value_json(stored) == {"value": text}
+        assert json_form.stored_text(text) == stored
+        assert json_form.value_json(stored) == {"value": text}
 
 
 def test_plain_text_is_kept_as_it_is_and_so_is_what_a_program_put() -> None:
-    assert stored_value("rød".encode()) == "rød"
-    assert value_json(BINARY_MARK + "no base64") == {"value": BINARY_MARK + "no base64"}
+    assert json_form.stored_value("rød".encode()) == "rød"
+    assert json_form.value_json(json_form.BINARY_MARK + "no base64") == {"value": json_form.BINARY_MARK + "no base64"}
 
 
 @pytest.mark.parametrize("text", ["a", "a===", "ü", "YQ", "Y Q=="])
 def test_what_is_not_base64_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match=r"base64 = .*: must be base64 with its padding"):
-        stored_base64(text)
+    with pytest.raises(errors.UsageError, match=r"base64 = .*: must be base64 with its padding"):
+        json_form.stored_base64(text)
 
 
 def fields(**content: Any) -> Any:
-    return parse_object(json.dumps(content).encode())
+    return json_form.parse_object(json.dumps(content).encode())
 
 
 def test_a_range_is_a_key_or_a_pair_or_a_prefix() -> None:
-    assert read_range(fields(key="a")) == ("a", None)
-    assert read_range(fields(key="a", end="")) == ("a", "")
-    assert read_range(fields(prefix="a/")) == ("a/", "a0")
+    assert json_form.read_range(fields(key="a")) == ("a", None)
+    assert json_form.read_range(fields(key="a", end="")) == ("a", "")
+    assert json_form.read_range(fields(prefix="a/")) == ("a/", "a0")
     for wrong in ({}, {"end": "b"}, {"key": "a", "prefix": "a"}, {"prefix": "a", "end": "b"}):
-        with pytest.raises(UsageError, match="give key, or key and end for a range, or prefix"):
-            read_range(fields(**wrong))
+        with pytest.raises(errors.UsageError, match="give key, or key and end for a range, or prefix"):
+            json_form.read_range(fields(**wrong))
 
 
 def test_a_put_has_text_or_bytes() -> None:
-    assert read_put(fields(key="a", value="b")) == Put("a", "b")
-    assert read_put(fields(key="a", base64="/w==", lease=3, numbered=True)) == Put("a", stored_value(b"\xff"), 3, True)
+    assert json_form.read_put(fields(key="a", value="b")) == Put("a", "b")
+    assert json_form.read_put(fields(key="a", base64="/w==", lease=3, numbered=True)) == Put(
+        "a", json_form.stored_value(b"\xff"), 3, True
+    )
     for wrong in ({"key": "a"}, {"key": "a", "value": "", "base64": ""}):
-        with pytest.raises(UsageError, match=r"give value \(text\) or base64"):
-            read_put(fields(**wrong))
+        with pytest.raises(errors.UsageError, match=r"give value \(text\) or base64"):
+            json_form.read_put(fields(**wrong))
 
 
 def test_a_transaction_has_conditions_and_operations() -> None:
@@ -148,13 +123,13 @@ def test_a_transaction_has_conditions_and_operations() -> None:
             "else": [{"delete": {"key": "a", "end": ""}}, {"get": {"key": "a"}}],
         }
     )
-    assert read_transaction(wanted) == Transaction(
+    assert json_form.read_transaction(wanted) == Transaction(
         (Put("a", "c"), Get("x", "y", 5)),
         (Condition("a", "value", "==", "b"), Condition("a", "version", ">", 3), Condition("a", "value", "==", None)),
         (Delete("a", ""), Get("a", None, 100)),
     )
-    binary = read_transaction(fields(**{"if": [{"key": "a", "base64": "/w=="}]}))
-    assert binary.conditions == (Condition("a", "value", "==", stored_value(b"\xff")),)
+    binary = json_form.read_transaction(fields(**{"if": [{"key": "a", "base64": "/w=="}]}))
+    assert binary.conditions == (Condition("a", "value", "==", json_form.stored_value(b"\xff")),)
 
 
 @pytest.mark.parametrize(
@@ -175,23 +150,23 @@ def test_a_transaction_has_conditions_and_operations() -> None:
     ],
 )
 def test_a_wrong_transaction_is_refused(wrong: dict[str, Any], told: str) -> None:
-    with pytest.raises(UsageError, match=told):
-        read_transaction(fields(**wrong))
+    with pytest.raises(errors.UsageError, match=told):
+        json_form.read_transaction(fields(**wrong))
 
 
 def test_fields_are_read_once_and_null_is_absent() -> None:
-    fields = parse_object(b'{"a": "text", "b": 3, "c": true, "d": [1], "e": null, "f": null}')
+    fields = json_form.parse_object(b'{"a": "text", "b": 3, "c": true, "d": [1], "e": null, "f": null}')
     assert (fields.text("a"), fields.whole("b"), fields.flag("c"), fields.array("d", most=1)) == ("text", 3, True, [1])
     assert (fields.text_or_none("e"), fields.whole_or_none("f"), fields.whole("g", default=7)) == (None, None, 7)
     assert (fields.flag("h"), fields.array("i", most=1)) == (False, [])
     fields.end()
-    parse_object(b"").end()
+    json_form.parse_object(b"").end()
 
 
 @pytest.mark.parametrize("data", [b"{", b"\xff", b"[1", b"[" * 100_000, b'{"a": %s}' % (b"9" * 5_000)])
 def test_what_is_not_json_is_refused(data: bytes) -> None:
-    with pytest.raises(UsageError, match="the body is not JSON in UTF-8"):
-        parse_object(data)
+    with pytest.raises(errors.UsageError, match="the body is not JSON in UTF-8"):
+        json_form.parse_object(data)
 
 
 @pytest.mark.parametrize(
@@ -209,15 +184,15 @@ def test_what_is_not_json_is_refused(data: bytes) -> None:
         (b'{"then": [1, 2, 3]}', lambda fields: fields.array("then", most=2), "then must be a list of at most 2"),
     ],
 )
-def test_a_wrong_field_is_named(data: bytes, read: Callable[[JsonFields], Any], told: str) -> None:
-    with pytest.raises(UsageError, match=told):
-        read(parse_object(data))
+def test_a_wrong_field_is_named(data: bytes, read: Callable[[json_form.JsonFields], Any], told: str) -> None:
+    with pytest.raises(errors.UsageError, match=told):
+        read(json_form.parse_object(data))
 
 
 def test_an_unknown_field_is_refused_with_those_that_there_are() -> None:
-    fields = parse_object(b'{"keys": 1}')
+    fields = json_form.parse_object(b'{"keys": 1}')
     fields.take("key")
     fields.take("end")
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(errors.UsageError) as caught:
         fields.end()
     assert str(caught.value) == "the body: there is no field 'keys': it may have key, end; did you mean key?"

@@ -13,14 +13,7 @@ from random import Random
 import pytest
 
 from pykraft.config import LogSettings
-from pykraft.core.effects import (
-    EnterQuarantine,
-    InstallSnapshot,
-    LeaveQuarantine,
-    MoveLogStart,
-    TruncateTo,
-    WriteElectionState,
-)
+from pykraft.core import effects
 from pykraft.core.quarantine import Quarantine
 from pykraft.errors import StorageError
 from pykraft.log.lane import UNSYNCED_SIZE_BYTES_MAX, AppendBytes, Job, OrderedLane
@@ -42,16 +35,16 @@ def election(epoch: int) -> Election:
     return Election(epoch=Epoch(epoch), voted=ReplicaKey(NodeId(1), Uuid(bytes(15) + b"\7")))
 
 
-def write_election(io: int, epoch: int) -> WriteElectionState:
-    return WriteElectionState(io=Io(io), election=election(epoch), voters=VOTERS, kraft_version=1)
+def write_election(io: int, epoch: int) -> effects.WriteElectionState:
+    return effects.WriteElectionState(io=Io(io), election=election(epoch), voters=VOTERS, kraft_version=1)
 
 
 def append(io: int, batches: list[Batch]) -> AppendBytes:
     return AppendBytes(io=Io(io), batches=batches)
 
 
-def truncate(io: int, offset: int) -> TruncateTo:
-    return TruncateTo(io=Io(io), end_offset=Offset(offset))
+def truncate(io: int, offset: int) -> effects.TruncateTo:
+    return effects.TruncateTo(io=Io(io), end_offset=Offset(offset))
 
 
 State = tuple[list[bytes], Election | None]
@@ -95,10 +88,10 @@ class Replica:
                 case AppendBytes():
                     for _, data in job.batches:
                         self._pass([*self.batches, bytes(data)])
-                case TruncateTo():
+                case effects.TruncateTo():
                     while self.end_offset > job.end_offset:
                         self._pass(self.batches[:-1])
-                case WriteElectionState():
+                case effects.WriteElectionState():
                     self.election = job.election
                     self._pass(self.batches)
         assert self.lane.perform(jobs) == self.io
@@ -360,13 +353,17 @@ def test_a_quarantine_is_noted_before_the_log_is_cut_and_forgotten_after_it_grew
     note = Quarantine(epoch=Epoch(1), until_offset=None, damages=(), is_cut=True)
     fs.operations.clear()
     lane.perform(
-        [append(1, run_of(0, 4)), EnterQuarantine(io=Io(2), quarantine=note, end_offset=Offset(0)), truncate(3, 2)]
+        [
+            append(1, run_of(0, 4)),
+            effects.EnterQuarantine(io=Io(2), quarantine=note, end_offset=Offset(0)),
+            truncate(3, 2),
+        ]
     )
     assert file.read() == note
     steps = [one for one in fs.operations if one in (("sync", LOG_0), ("rename", "quarantine"), ("truncate", LOG_0))]
     assert steps.index(("sync", LOG_0)) < steps.index(("rename", "quarantine")) < steps.index(("truncate", LOG_0))
     fs.operations.clear()
-    lane.perform([append(4, run_of(2, 3)), LeaveQuarantine(io=Io(5))])
+    lane.perform([append(4, run_of(2, 3)), effects.LeaveQuarantine(io=Io(5))])
     assert not file.exists()
     assert fs.operations.index(("sync", LOG_0)) < fs.operations.index(("remove", "quarantine"))
 
@@ -375,8 +372,8 @@ def test_what_was_appended_before_the_log_begins_anew_or_later_is_durable_first(
     replica = Replica(ScriptedDisk())
     lane = replica.lane
     delete, anew = (
-        MoveLogStart(io=Io(2), snapshot_id=OffsetAndEpoch(Offset(2), Epoch(1))),
-        InstallSnapshot(io=Io(4), snapshot_id=OffsetAndEpoch(Offset(9), Epoch(1))),
+        effects.MoveLogStart(io=Io(2), snapshot_id=OffsetAndEpoch(Offset(2), Epoch(1))),
+        effects.InstallSnapshot(io=Io(4), snapshot_id=OffsetAndEpoch(Offset(9), Epoch(1))),
     )
     assert lane.perform([append(1, run_of(0, 3)), delete, append(3, run_of(3, 1)), anew, append(5, run_of(9, 1))]) == 5
     assert bytes_of(run_of(9, 1)) == content(replica.log)

@@ -9,14 +9,7 @@ from typing import Any
 
 import pytest
 
-from pykraft.errors import (
-    ErrorCode,
-    OutcomeUnknownError,
-    PykraftError,
-    QuorumUnavailableError,
-    RefusedError,
-    UsageError,
-)
+from pykraft import errors
 from pykraft.machine import Replicated
 from pykraft.machine.membership import Membership
 from pykraft.types import NodeId, ReplicaKey, Uuid
@@ -38,7 +31,7 @@ async def allow(node: Node) -> None:
     while True:
         try:
             return await node.membership.allow_changes()
-        except RefusedError:
+        except errors.RefusedError:
             await node.execute(Add("x", 0))
 
 
@@ -63,9 +56,9 @@ async def test_a_node_joins_and_another_one_is_replaced(tmp_path: Path) -> None:
         await fifth.membership.replace(gone)
         assert await ids(fifth) == sorted({1, 2, 3, 4, 5} - {gone})
         assert await fifth.execute(Add("x", 1)) == 3
-        with pytest.raises(UsageError, match=f"node {gone} is not a voter: the voters are"):
+        with pytest.raises(errors.UsageError, match=f"node {gone} is not a voter: the voters are"):
             await fifth.membership.remove(gone)
-        with pytest.raises(UsageError, match="node 5 cannot replace itself"):
+        with pytest.raises(errors.UsageError, match="node 5 cannot replace itself"):
             await fifth.membership.replace(5)
 
 
@@ -99,17 +92,17 @@ async def test_what_cannot_be_changed_is_refused(tmp_path: Path) -> None:
     async with machines(tmp_path, 1) as [node], AsyncExitStack() as stack:
         await node.execute(Add("x", 1))
         other = await follower(tmp_path, 2, [node], stack)
-        with pytest.raises(PykraftError):  # the voters are not in the log
+        with pytest.raises(errors.PykraftError):  # the voters are not in the log
             await other.membership.join()
         nobody = await follower_without_id(tmp_path, node, stack)
-        with pytest.raises(UsageError, match="a node without an id only observes"):
+        with pytest.raises(errors.UsageError, match="a node without an id only observes"):
             await nobody.membership.join()
         for wrong in (-1, "1", True):
-            with pytest.raises(UsageError, match="node_id"):
+            with pytest.raises(errors.UsageError, match="node_id"):
                 await node.membership.remove(wrong)  # type: ignore[arg-type]
         hasty = Membership(node.node, config_of(tmp_path), timeout_ms=200)
         await node.close()
-        with pytest.raises(QuorumUnavailableError):
+        with pytest.raises(errors.QuorumUnavailableError):
             await hasty.describe()
 
 
@@ -125,8 +118,11 @@ class Voters:
 
     def __init__(self, *keys: ReplicaKey) -> None:
         self.voters = [SimpleNamespace(key=key) for key in keys]
-        late = RefusedError("it", ErrorCode.REQUEST_TIMED_OUT, None)
-        self.answers: list[Exception] = [OutcomeUnknownError("it"), RefusedError("it", ErrorCode.DUPLICATE_VOTER, None)]
+        late = errors.RefusedError("it", errors.ErrorCode.REQUEST_TIMED_OUT, None)
+        self.answers: list[Exception] = [
+            errors.OutcomeUnknownError("it"),
+            errors.RefusedError("it", errors.ErrorCode.DUPLICATE_VOTER, None),
+        ]
         self.answers[0].__cause__ = late
 
     async def describe_quorum(self) -> Voters:
@@ -144,9 +140,9 @@ async def test_a_repeated_change_that_is_refused_counts_as_made_if_it_is(tmp_pat
         await membership._change(admin, admin.change, is_made=lambda voters: key in voters)
 
     await ask(Voters(key))
-    with pytest.raises(RefusedError, match="DUPLICATE_VOTER"):
+    with pytest.raises(errors.RefusedError, match="DUPLICATE_VOTER"):
         await ask(Voters(ReplicaKey(NodeId(7), Uuid(bytes(15) + b"8"))))
     lost = Voters(key)
     lost.answers[0].__cause__ = None
-    with pytest.raises(OutcomeUnknownError):
+    with pytest.raises(errors.OutcomeUnknownError):
         await ask(lost)

@@ -10,15 +10,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from pykraft.machine import records
 from pykraft.machine import replica as replicas
-from pykraft.machine.records import (
-    CommandRecord,
-    OpenRecord,
-    ResultRecord,
-    SessionRecord,
-    decode_snapshot_record,
-    encode_log_record,
-)
 from pykraft.machine.replica import (
     SESSION_TIMEOUT_MS,
     CommandAnswer,
@@ -46,11 +39,11 @@ class Client:
         self.told = 0
         self.applied: dict[int, int] = {}
 
-    def issue(self, time_ms: int, command: Add) -> CommandRecord:
+    def issue(self, time_ms: int, command: Add) -> records.CommandRecord:
         self.waiting.add(self.next)
         self.next += 1
         data = Counters.commands.serialize(command)
-        return CommandRecord(time_ms, self.session_id, self.next - 1, self.acknowledged, data)
+        return records.CommandRecord(time_ms, self.session_id, self.next - 1, self.acknowledged, data)
 
     @property
     def acknowledged(self) -> int:
@@ -65,20 +58,22 @@ def play(seed: int) -> None:
     rng = Random(seed)
     pair = [MachineReplica(Counters()), MachineReplica(Counters())]
     clients: list[Client] = []
-    sent: list[tuple[Client, CommandRecord]] = []
+    sent: list[tuple[Client, records.CommandRecord]] = []
     third = InPieces()
     total = time_ms = 0
     for offset in range(150):
         time_ms += rng.choice([0, 1, 500, 5_000] if rng.random() < 0.98 else [SESSION_TIMEOUT_MS])
         if not clients or rng.random() < 0.05:
-            record: Any = OpenRecord(time_ms, bytes(16))
+            record: Any = records.OpenRecord(time_ms, bytes(16))
             clients.append(Client(offset))
             clients[-1].used_ms = time_ms
             expected: Any = SessionOpened(bytes(16), offset)
         else:
             if sent and rng.random() < 0.5:  # a copy, perhaps one that comes late
                 client, record = rng.choice(sent)
-                record = CommandRecord(time_ms, record.session_id, record.sequence, record.acknowledged, record.command)
+                record = records.CommandRecord(
+                    time_ms, record.session_id, record.sequence, record.acknowledged, record.command
+                )
             else:
                 client = rng.choice(clients)
                 record = client.issue(time_ms, Add("x", rng.randint(1, 9)))
@@ -99,7 +94,7 @@ def play(seed: int) -> None:
                     expected = client.applied[sequence]
                 if client.waiting and rng.random() < 0.7:
                     client.waiting.discard(rng.choice(sorted(client.waiting)))
-        data, where = encode_log_record(record), f"seed {seed}, offset {offset}"
+        data, where = records.encode_log_record(record), f"seed {seed}, offset {offset}"
         news = [each.apply(data, Offset(offset), Epoch(1)) for each in pair]
         found = [(sortable(one), total_of(each)) for one, each in zip(news, pair, strict=True)]
         assert found == [(expected, total)] * 2, where
@@ -178,7 +173,7 @@ def forget_in_snapshots(*kinds: type) -> Plant:
         save = MachineReplica.save
 
         def forgetful(self: MachineReplica[Any, Any]) -> Iterator[bytes]:
-            return (one for one in save(self) if not isinstance(decode_snapshot_record(one), kinds))
+            return (one for one in save(self) if not isinstance(records.decode_snapshot_record(one), kinds))
 
         patch.setattr(MachineReplica, "save", forgetful)
 
@@ -201,8 +196,10 @@ def end_by_the_sweep_alone(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "plant",
     [
-        pytest.param(forget_in_snapshots(ResultRecord), id="a_snapshot_forgets_kept_results"),
-        pytest.param(forget_in_snapshots(ResultRecord, SessionRecord), id="a_snapshot_forgets_sessions"),
+        pytest.param(forget_in_snapshots(records.ResultRecord), id="a_snapshot_forgets_kept_results"),
+        pytest.param(
+            forget_in_snapshots(records.ResultRecord, records.SessionRecord), id="a_snapshot_forgets_sessions"
+        ),
         never_acknowledge,
         never_end,
         end_by_the_sweep_alone,

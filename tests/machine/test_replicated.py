@@ -9,19 +9,9 @@ from typing import Any, ClassVar
 
 import pytest
 
+from pykraft import errors
 from pykraft.client.remote.connection import ClientDialer
 from pykraft.config import LogSettings
-from pykraft.errors import (
-    BufferFullError,
-    CommandRejectedError,
-    ErrorCode,
-    NotAppliedError,
-    NotRunningError,
-    OutcomeUnknownError,
-    ReplicasPartedError,
-    UnreachableError,
-    UsageError,
-)
 from pykraft.machine import Applied, Replicated, forwarder, replicated
 from pykraft.machine.records import OpenRecord, decode_log_record, encode_log_record, pack_records
 from pykraft.machine.replica import SESSION_TIMEOUT_MS, MachineReplica
@@ -53,7 +43,7 @@ async def test_a_rejection_is_the_caller_s_alone(tmp_path: Path) -> None:
         adds = (Add("x", 1), Add("y", -1), Add("x", 1))
         results: list[Any] = await asyncio.gather(*map(node.execute, adds), return_exceptions=True)
         assert results[0::2] == [1, 2]
-        assert isinstance(results[1], CommandRejectedError)
+        assert isinstance(results[1], errors.CommandRejectedError)
         assert str(results[1]) == "y would be -1"
 
 
@@ -91,13 +81,13 @@ async def test_a_change_of_leader_loses_and_repeats_nothing(tmp_path: Path) -> N
 
 
 async def test_wrong_arguments_are_refused_before_anything_is_sent(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is not a state machine"):
+    with pytest.raises(errors.UsageError, match="is not a state machine"):
         Replicated(alone(tmp_path), object())  # type: ignore[type-var]
     async with Replicated(alone(tmp_path), Counters()) as node:
         for timeout_ms in (0, 30_001, 1.5):
-            with pytest.raises(UsageError, match="timeout_ms"):
+            with pytest.raises(errors.UsageError, match="timeout_ms"):
                 await node.execute(Add("x", 1), timeout_ms=timeout_ms)  # type: ignore[arg-type]
-        with pytest.raises(UsageError, match="at most 60000 bytes: its serde made 70029 bytes"):
+        with pytest.raises(errors.UsageError, match="at most 60000 bytes: its serde made 70029 bytes"):
             await node.execute(Add("x" * 70_000, 1))
         with pytest.raises(TypeError):
             await node.execute("text")  # type: ignore[arg-type]
@@ -125,7 +115,7 @@ async def test_a_machine_that_fails_everywhere_tells_the_caller_and_the_operator
 
     async with machines(tmp_path, machine=Broken) as nodes:
         for each in nodes:
-            with pytest.raises(CommandRejectedError, match="on every replica alike, with ZeroDivisionError"):
+            with pytest.raises(errors.CommandRejectedError, match="on every replica alike, with ZeroDivisionError"):
                 await each.execute(Add("x", 13))
         assert [await each.execute(Add("x", 1)) for each in nodes] == [1, 2, 3]
         async with nodes[0].read(), nodes[1].read(), nodes[2].read():
@@ -149,7 +139,7 @@ async def test_a_command_that_its_serde_cannot_read_back_is_refused_on_every_nod
         await leader_of(nodes)
         for each in nodes:
             match = "refuses a command of 1 bytes: UnicodeDecodeError"
-            with pytest.raises((NotAppliedError, UsageError), match=match):
+            with pytest.raises((errors.NotAppliedError, errors.UsageError), match=match):
                 await each.execute(Add("x", 13))
         assert await nodes[0].execute(Add("x", 1)) == 1
 
@@ -257,14 +247,14 @@ def test_a_node_that_has_parted_ends_and_the_others_go_on(tmp_path: Path) -> Non
             good, bad = nodes[0], nodes[2]
             for _ in range(8):
                 await good.execute(Add("x", 1))
-            with pytest.raises(ReplicasPartedError, match="the replicas have parted"):
+            with pytest.raises(errors.ReplicasPartedError, match="the replicas have parted"):
                 await bad.node.wait_closed()
             for _ in range(4):
                 await good.execute(Add("y", 1))
             async with good.read() as state:
                 assert state.totals == {"x": 8, "y": 4}
 
-    with pytest.raises(ReplicasPartedError):  # whoever closes the node gets its report, too
+    with pytest.raises(errors.ReplicasPartedError):  # whoever closes the node gets its report, too
         asyncio.run(main())
 
 
@@ -283,13 +273,13 @@ async def test_equal_nodes_tell_and_go_on(tmp_path: Path) -> None:
 
 def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
     for wrong in (0, 5_000, "1"):
-        with pytest.raises(UsageError, match="check_every"):
+        with pytest.raises(errors.UsageError, match="check_every"):
             Replicated(config_of(tmp_path, 1), Counters(), check_every=wrong)  # type: ignore[arg-type]
 
 
 async def test_a_node_that_does_not_run_knows_no_voters(tmp_path: Path) -> None:
     node = Replicated(config_of(tmp_path, 1), Counters()).node
-    with pytest.raises(NotRunningError):
+    with pytest.raises(errors.NotRunningError):
         node.latest_voter_set  # noqa: B018 - it raises
     assert voter_ids(node) == []
 
@@ -319,7 +309,7 @@ async def test_records_are_appended_with_the_leaders_time_and_reads_are_confirme
         follower = next(node for node in nodes if node is not leader)
         for records in ([OPENING], []):
             refused = await ask(follower, *records)
-            assert refused["error_code"] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert refused["error_code"] == errors.ErrorCode.NOT_LEADER_OR_FOLLOWER
             assert refused["leader_id"] == leader.node.node_id
 
 
@@ -332,7 +322,7 @@ async def test_what_is_no_request_of_this_cluster_reaches_no_log(tmp_path: Path)
             await ask(node, records=b"\0"),
             await ask(node, OPENING, b"foreign"),
         ):
-            assert answer["error_code"] == ErrorCode.INVALID_REQUEST
+            assert answer["error_code"] == errors.ErrorCode.INVALID_REQUEST
             assert answer["error_message"]
         assert node.node.log_end_offset == end
 
@@ -356,28 +346,28 @@ async def test_a_digest_is_appended_if_the_voter_that_it_names_says_that_it_is_i
         end = leader.node.log_end_offset
         forged = said(follower, state=b"another".ljust(16))
         for records, code in (
-            ([forged], ErrorCode.INVALID_REQUEST),
-            ([said(follower, node_id=99)], ErrorCode.INVALID_REQUEST),
-            ([said(leader, state=b"another".ljust(16))], ErrorCode.INVALID_REQUEST),
-            ([OPENING, said(follower)], ErrorCode.INVALID_REQUEST),
-            ([said(leader)], ErrorCode.NONE),
+            ([forged], errors.ErrorCode.INVALID_REQUEST),
+            ([said(follower, node_id=99)], errors.ErrorCode.INVALID_REQUEST),
+            ([said(leader, state=b"another".ljust(16))], errors.ErrorCode.INVALID_REQUEST),
+            ([OPENING, said(follower)], errors.ErrorCode.INVALID_REQUEST),
+            ([said(leader)], errors.ErrorCode.NONE),
         ):
             assert (await ask(leader, *records))["error_code"] == code
-        assert (await ask(other, said(follower)))["error_code"] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (await ask(other, said(follower)))["error_code"] == errors.ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert leader.node.log_end_offset == end
         answer = await ask(leader, said(follower))
-        assert (answer["error_code"], answer["offset"]) == (ErrorCode.NONE, end)
+        assert (answer["error_code"], answer["offset"]) == (errors.ErrorCode.NONE, end)
 
 
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (BufferFullError("full"), ErrorCode.THROTTLING_QUOTA_EXCEEDED),
-        (OutcomeUnknownError("lost"), ErrorCode.REQUEST_TIMED_OUT),
+        (errors.BufferFullError("full"), errors.ErrorCode.THROTTLING_QUOTA_EXCEEDED),
+        (errors.OutcomeUnknownError("lost"), errors.ErrorCode.REQUEST_TIMED_OUT),
     ],
 )
 async def test_errors_have_codes_of_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, code: ErrorCode
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, code: errors.ErrorCode
 ) -> None:
     async with machines(tmp_path, 1) as [node]:
 
@@ -395,7 +385,7 @@ async def test_requests_are_bounded_and_a_node_that_has_ended_answers_nobody(
     async with machines(tmp_path, 1) as [node]:
         await node.node.wait_for_leader()
         monkeypatch.setattr(forwarder, "REQUESTS_MAX", -1)
-        assert (await ask(node, OPENING))["error_code"] == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        assert (await ask(node, OPENING))["error_code"] == errors.ErrorCode.THROTTLING_QUOTA_EXCEEDED
         monkeypatch.undo()
         await node.close()
         told: list[Body] = []
@@ -417,7 +407,7 @@ def test_a_dialer_says_that_nobody_listens() -> None:
         async def main() -> None:
             dialer = ClientDialer("test")
             for _ in range(2):  # the second one shares the lookups of the first
-                with pytest.raises(UnreachableError, match=str(endpoint)):
+                with pytest.raises(errors.UnreachableError, match=str(endpoint)):
                     await dialer.connect(endpoint, 2_000)
 
         asyncio.run(main())

@@ -11,15 +11,7 @@ from typing import Any
 
 import pytest
 
-from pykraft.errors import (
-    CommandRejectedError,
-    NotAppliedError,
-    NotLeaderError,
-    NotRunningError,
-    OutcomeUnknownError,
-    PykraftError,
-    UsageError,
-)
+from pykraft import errors
 from pykraft.machine import Applied, Replicated, ThreadedReplicated
 from pykraft.machine.submission import Submission
 from tests.client.nodes import alone
@@ -36,7 +28,7 @@ def test_threads_execute_and_read(tmp_path: Path) -> None:
         assert sorted(results) == [*range(1, 21)]
         assert node.read(lambda state: state.totals["x"]) == 20
         assert node.read(lambda state: dict(state.totals), stale=True) == {"x": 20}
-        with pytest.raises(CommandRejectedError, match="y would be -1"):
+        with pytest.raises(errors.CommandRejectedError, match="y would be -1"):
             node.execute(Add("y", -1))
         with pytest.raises(KeyError):
             node.read(lambda state: state.totals["none"])
@@ -49,12 +41,12 @@ def test_threads_execute_and_read(tmp_path: Path) -> None:
 def test_a_call_says_whether_the_command_was_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def refused(_: Submission[Any, Any], record: bytes) -> None:
         del record
-        raise NotLeaderError(None, 1)
+        raise errors.NotLeaderError(None, 1)
 
     with made(tmp_path) as node:
         with monkeypatch.context() as patch:
             patch.setattr(Submission, "_send", refused)
-            with pytest.raises(NotAppliedError, match="was not applied, and will not be"):
+            with pytest.raises(errors.NotAppliedError, match="was not applied, and will not be"):
                 node.execute(Add("x", 1), timeout_ms=50)
         entered = threading.Event()
 
@@ -66,26 +58,26 @@ def test_a_call_says_whether_the_command_was_applied(tmp_path: Path, monkeypatch
             waiting = pool.submit(node.call, endless)
             entered.wait()
             node.close()
-            with pytest.raises(OutcomeUnknownError, match="closed before there was an answer"):
+            with pytest.raises(errors.OutcomeUnknownError, match="closed before there was an answer"):
                 waiting.result()
 
 
 def test_a_second_use_is_refused(tmp_path: Path) -> None:
     node = made(tmp_path)
-    with pytest.raises(NotRunningError, match="is not started"):
+    with pytest.raises(errors.NotRunningError, match="is not started"):
         node.execute(Add("x", 1))
     with node:
-        with pytest.raises(UsageError, match="was started before"):
+        with pytest.raises(errors.UsageError, match="was started before"):
             node.start()
-        with pytest.raises(UsageError, match="the node's own thread"):
+        with pytest.raises(errors.UsageError, match="the node's own thread"):
             node.read(lambda _: node.execute(Add("x", 1)))
     for use in (lambda: node.execute(Add("x", 1)), node.start):
-        with pytest.raises(UsageError):
+        with pytest.raises(errors.UsageError):
             use()
     node.close()
     unused = made(tmp_path)
     unused.close()
-    with pytest.raises(UsageError, match="was started before"):
+    with pytest.raises(errors.UsageError, match="was started before"):
         unused.start()
 
 
@@ -98,7 +90,7 @@ def test_a_forked_process_is_refused(tmp_path: Path) -> None:
             status = 2
             try:
                 node.execute(Add("x", 1))
-            except UsageError as error:
+            except errors.UsageError as error:
                 status = 0 if "forked" in str(error) else 1
             finally:
                 os._exit(status)
@@ -113,14 +105,14 @@ def test_a_node_that_cannot_start_or_fails_says_why(tmp_path: Path) -> None:
 
     with made(tmp_path / "first"):
         node = made(tmp_path / "first")
-        with pytest.raises(PykraftError):
+        with pytest.raises(errors.PykraftError):
             node.start()
     node = made(tmp_path / "second", Broken()).start()
-    with pytest.raises((NotRunningError, OutcomeUnknownError, OSError)):
+    with pytest.raises((errors.NotRunningError, errors.OutcomeUnknownError, OSError)):
         node.execute(Add("x", 1))
     with pytest.raises(OSError, match="a bug"):
         node.close()
-    with pytest.raises(UsageError, match="is not a state machine"):
+    with pytest.raises(errors.UsageError, match="is not a state machine"):
         Replicated.in_thread(alone(tmp_path), object())  # type: ignore[type-var]
 
 
@@ -129,7 +121,7 @@ def test_another_process_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         with monkeypatch.context() as patch:
             patch.setattr(os, "getpid", lambda: -1)
             for use in (lambda: node.execute(Add("x", 1)), node.close):
-                with pytest.raises(UsageError, match="this process was forked from it"):
+                with pytest.raises(errors.UsageError, match="this process was forked from it"):
                     use()
             node._at_exit()
         assert node.execute(Add("x", 1)) == 1
@@ -147,7 +139,7 @@ def test_a_call_that_the_loop_never_ran_hears_of_the_end(tmp_path: Path, monkeyp
         def execute() -> None:
             try:
                 node.execute(Add("x", 1))
-            except OutcomeUnknownError as error:
+            except errors.OutcomeUnknownError as error:
                 raised.append(error)
 
         caller = threading.Thread(target=execute, daemon=True)
@@ -175,6 +167,6 @@ def test_an_interrupted_call_is_given_up(tmp_path: Path) -> None:
                 node._thread.join(0.001)
             [answer] = node._calls
             answer.cancel()
-            with pytest.raises(OutcomeUnknownError):
+            with pytest.raises(errors.OutcomeUnknownError):
                 waiting.result()
         ended.wait()

@@ -14,16 +14,7 @@ from lab.nodes.cluster import Cluster, PykraftNode, Site
 from pykraft.local.child import Children
 from pykraft.local.voters import free_ports
 from pykraft.protocol.messages import ApiKey
-from tests.processes.attack import (
-    INT32_MAX,
-    crowd,
-    describe_quorum,
-    fetch,
-    peak_memory_mib,
-    read_frames,
-    send,
-    vote_of_many_topics,
-)
+from tests.processes import attack
 from tests.processes.rpc_edges import fuzz
 from tests.processes.stranger_bar import Bar, raise_bar
 from tests.processes.wire import Wire
@@ -54,7 +45,7 @@ def cluster(one_cluster: Cluster) -> Iterator[Cluster]:
     works(one_cluster)
     for node in one_cluster.nodes.values():
         assert node.process.status is None
-        assert peak_memory_mib(node.process.pid) < MEMORY_MIB_MAX
+        assert attack.peak_memory_mib(node.process.pid) < MEMORY_MIB_MAX
 
 
 def works(cluster: Cluster) -> None:
@@ -68,31 +59,31 @@ def leader_of(cluster: Cluster) -> PykraftNode:
 @pytest.mark.parametrize("size_bytes", [40 * 2**20, 512 * 2**10, 60 * 2**10])
 def test_votes_of_nothing_but_topics_cost_little(cluster: Cluster, size_bytes: int) -> None:
     """40 MiB held a loop for 54 s and took 3.6 GiB; 60 of 512 KiB left 48 of 2,000 acknowledgements a second."""
-    vote = vote_of_many_topics(size_bytes)
-    with crowd(leader_of(cluster).port, 1 if size_bytes > 2**20 else 60, describe_quorum()) as strangers:
+    vote = attack.vote_of_many_topics(size_bytes)
+    with attack.crowd(leader_of(cluster).port, 1 if size_bytes > 2**20 else 60, attack.describe_quorum()) as strangers:
         for each in strangers:
-            assert read_frames(each, count_max=1) == 1  # who has been answered may be trusted with more
-            send(each, vote)
+            assert attack.read_frames(each, count_max=1) == 1  # who has been answered may be trusted with more
+            attack.send(each, vote)
         works(cluster)
         for each in strangers:
-            assert read_frames(each, count_max=1) <= 1
+            assert attack.read_frames(each, count_max=1) <= 1
 
 
 def test_connections_that_pipeline_have_their_turns_like_others(cluster: Cluster) -> None:
     """A client that comes after 300 others which sent 60 requests each does not wait for all of theirs."""
     port = leader_of(cluster).port
-    with crowd(port, CROWD, describe_quorum() * PIPELINED) as strangers, Wire(port) as wire:
+    with attack.crowd(port, CROWD, attack.describe_quorum() * PIPELINED) as strangers, Wire(port) as wire:
         wire.wait_at_most(60)
         assert wire.ask(ApiKey.API_VERSIONS, 0, {})["error_code"] == 0
         works(cluster)
-        assert all(read_frames(each, count_max=1) == 1 for each in strangers[:10])
+        assert all(attack.read_frames(each, count_max=1) == 1 for each in strangers[:10])
 
 
 def test_parked_fetches_leave_the_followers_theirs(cluster: Cluster) -> None:
     """A thousand that ask to wait for 24 days, whose connections then close."""
     port = leader_of(cluster).port
     epoch, end = _end_of_log(port)
-    with crowd(port, 1_000, fetch(offset=end, epoch=epoch, last_epoch=epoch, wait_ms=INT32_MAX)):
+    with attack.crowd(port, 1_000, attack.fetch(offset=end, epoch=epoch, last_epoch=epoch, wait_ms=attack.INT32_MAX)):
         works(cluster)
     works(cluster)
 
@@ -108,13 +99,13 @@ def test_answers_that_nobody_reads_are_bounded_together(children: Children, tmp_
     node.start()  # so that it has nothing of the log in memory yet, and each answer is read for itself
     cluster.journal.wait_for_leader(since=mark, alive=[node.process])
     epoch, _ = _end_of_log(node.port)
-    asked = fetch(offset=0, epoch=epoch, last_epoch=0, wait_ms=0)
-    with crowd(node.port, 4, asked * 8):
+    asked = attack.fetch(offset=0, epoch=epoch, last_epoch=0, wait_ms=0)
+    with attack.crowd(node.port, 4, asked * 8):
         cluster.journal.wait_for_acknowledged(200, since=cluster.journal.mark(), timeout_s=60)
         with Wire(node.port) as wire:
             wire.wait_at_most(60)
             assert wire.ask(ApiKey.API_VERSIONS, 0, {})["error_code"] == 0
-        assert peak_memory_mib(node.process.pid) < MEMORY_MIB_MAX
+        assert attack.peak_memory_mib(node.process.pid) < MEMORY_MIB_MAX
     assert node.process.status is None
 
 

@@ -8,16 +8,8 @@ from pathlib import Path
 import pytest
 
 from lab.nodes.cluster import Cluster, JournalKeeper, PykraftNode
+from pykraft.local import voters
 from pykraft.local.child import Children
-from pykraft.local.voters import (
-    HOST,
-    PARTITION,
-    SOURCES,
-    free_ports,
-    server_command,
-    voter_properties,
-    write_properties,
-)
 
 pytestmark = pytest.mark.processes
 
@@ -32,7 +24,7 @@ def used_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("used")
     journal = JournalKeeper(folder / "journal.jsonl")
     with Children() as children:
-        node = PykraftNode(children, journal, folder / "n1", node_id=1, ports={1: free_ports(1)[0]})
+        node = PykraftNode(children, journal, folder / "n1", node_id=1, ports={1: voters.free_ports(1)[0]})
         for _ in range(2):
             node.start()
             journal.wait_for_acknowledged(100, since=journal.mark())
@@ -45,10 +37,10 @@ def refusal(children: Children, tmp_path: Path) -> Callable[..., tuple[int, str]
     """Start a node that is to refuse; returns its exit status and what it said last."""
 
     def start(properties: dict[str, str], *options: str) -> tuple[int, str]:
-        config = write_properties(tmp_path / "server.properties", properties)
+        config = voters.write_properties(tmp_path / "server.properties", properties)
         log = tmp_path / "node.log"
-        environment = {"PYTHONPATH": str(SOURCES)}
-        child = children.start("a refusing node", server_command(config, *options), log, environment=environment)
+        environment = {"PYTHONPATH": str(voters.SOURCES)}
+        child = children.start("a refusing node", voters.server_command(config, *options), log, environment=environment)
         status = child.wait()
         assert "Traceback" not in child.log()
         return status, child.log().splitlines()[-1]
@@ -57,7 +49,7 @@ def refusal(children: Children, tmp_path: Path) -> Callable[..., tuple[int, str]
 
 
 def good_properties(data: Path) -> dict[str, str]:
-    return voter_properties(data, node_id=1, ports=dict(zip((1, 2, 3), free_ports(3), strict=True)))
+    return voters.voter_properties(data, node_id=1, ports=dict(zip((1, 2, 3), voters.free_ports(3), strict=True)))
 
 
 @pytest.mark.parametrize(
@@ -84,7 +76,7 @@ def test_an_address_that_is_taken_is_named(
     cluster = Cluster(children, tmp_path, size=1)
     cluster.start()
     port = cluster.nodes[1].port
-    status, said = refusal({**good_properties(tmp_path / "data"), "listeners": f"PLAINTEXT://{HOST}:{port}"})
+    status, said = refusal({**good_properties(tmp_path / "data"), "listeners": f"PLAINTEXT://{voters.HOST}:{port}"})
     assert status != 0
     assert str(port) in said
 
@@ -113,13 +105,13 @@ def lose_a_key_of_meta(data: Path) -> Path:
 
 
 def garble_quorum_state(data: Path) -> Path:
-    path = data / PARTITION / "quorum-state"
+    path = data / voters.PARTITION / "quorum-state"
     path.write_text("{]")
     return path
 
 
 def change_a_bit_of_quorum_state(data: Path) -> Path:
-    path = data / PARTITION / "quorum-state"
+    path = data / voters.PARTITION / "quorum-state"
     content = path.read_bytes()
     path.write_bytes(content.replace(b'"leaderEpoch":2', b'"leaderEpoch":3'))
     assert path.read_bytes() != content
@@ -127,16 +119,16 @@ def change_a_bit_of_quorum_state(data: Path) -> Path:
 
 
 def lose_quorum_state(data: Path) -> Path:
-    path = data / PARTITION / "quorum-state"
+    path = data / voters.PARTITION / "quorum-state"
     path.unlink()
     return path
 
 
 def lose_the_beginning(data: Path) -> Path:
     """As if all snapshots, and the segments that they replaced, were gone: the log starts after offset 0."""
-    [segment] = (data / PARTITION).glob("*.log")
+    [segment] = (data / voters.PARTITION).glob("*.log")
     segment.rename(segment.with_name(f"{1:020d}.log"))
-    return data / PARTITION
+    return data / voters.PARTITION
 
 
 @pytest.mark.parametrize(
@@ -235,17 +227,17 @@ def test_a_file_in_the_place_of_the_directory_is_explained(
 
 def test_a_node_whose_printouts_are_lost_ends_with_a_line(tmp_path: Path) -> None:
     """``/dev/full`` is a file on a full disk: each write is ENOSPC. The first printout comes after five seconds."""
-    properties = voter_properties(tmp_path / "n1", node_id=1, ports={1: free_ports(1)[0]})
-    config = write_properties(tmp_path / "server.properties", properties)
+    properties = voters.voter_properties(tmp_path / "n1", node_id=1, ports={1: voters.free_ports(1)[0]})
+    config = voters.write_properties(tmp_path / "server.properties", properties)
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            server_command(config, "--throughput", "5000"),
+            voters.server_command(config, "--throughput", "5000"),
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
             timeout=60,
             check=False,
-            env={"PYTHONPATH": str(SOURCES)},
+            env={"PYTHONPATH": str(voters.SOURCES)},
         )
     assert done.stderr.splitlines()[-1] == "pykraft: standard output: No space left on device"
     assert done.returncode == 2

@@ -22,59 +22,48 @@ from kio.serial import entity_writer
 from kio.static.primitive import i16, i64, u16
 from kio.static.protocol import Entity
 
+from pykraft import types
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.protocol.control import ControlType, control_type, decode_control_value, encode_control
-from pykraft.types import (
-    ControlRecord,
-    Endpoint,
-    KRaftVersion,
-    KRaftVoters,
-    LeaderChange,
-    Listeners,
-    NodeId,
-    ReplicaKey,
-    SnapshotFooter,
-    SnapshotHeader,
-    Uuid,
-    VersionRange,
-    Voter,
-    VoterSet,
-)
 
 INT16 = st.integers(-(2**15), 2**15 - 1)
-NODE_IDS = st.integers(0, 2**31 - 1).map(NodeId)
-DIRECTORY_IDS = st.binary(min_size=16, max_size=16).filter(any).map(Uuid)
+NODE_IDS = st.integers(0, 2**31 - 1).map(types.NodeId)
+DIRECTORY_IDS = st.binary(min_size=16, max_size=16).filter(any).map(types.Uuid)
 NAMES = st.text(st.characters(min_codepoint=45, max_codepoint=0x24F, exclude_categories=["Ll"]), max_size=40)
-ENDPOINTS = st.builds(Endpoint, st.text(max_size=40), st.integers(0, 65_535)).filter(lambda one: one.can_be_dialed)
-VOTERS = st.builds(
-    Voter,
-    key=st.builds(ReplicaKey, NODE_IDS, st.none() | DIRECTORY_IDS),
-    listeners=st.lists(st.tuples(NAMES.map(str.upper), ENDPOINTS), max_size=3).map(tuple).map(Listeners),
-    kraft_version=st.builds(VersionRange, INT16, INT16),
+ENDPOINTS = st.builds(types.Endpoint, st.text(max_size=40), st.integers(0, 65_535)).filter(
+    lambda one: one.can_be_dialed
 )
-CONTROL_RECORDS: st.SearchStrategy[ControlRecord] = st.one_of(
+VOTERS = st.builds(
+    types.Voter,
+    key=st.builds(types.ReplicaKey, NODE_IDS, st.none() | DIRECTORY_IDS),
+    listeners=st.lists(st.tuples(NAMES.map(str.upper), ENDPOINTS), max_size=3).map(tuple).map(types.Listeners),
+    kraft_version=st.builds(types.VersionRange, INT16, INT16),
+)
+CONTROL_RECORDS: st.SearchStrategy[types.ControlRecord] = st.one_of(
     st.builds(
-        LeaderChange,
+        types.LeaderChange,
         leader_id=NODE_IDS,
         voters=st.lists(NODE_IDS, max_size=200).map(tuple),
         granting_voters=st.lists(NODE_IDS, max_size=5).map(tuple),
     ),
-    st.builds(SnapshotHeader, st.integers(-(2**63), 2**63 - 1)),
-    st.just(SnapshotFooter()),
-    st.builds(KRaftVersion, INT16),
-    st.builds(KRaftVoters, st.lists(VOTERS, min_size=1, max_size=5).map(VoterSet.of)),
+    st.builds(types.SnapshotHeader, st.integers(-(2**63), 2**63 - 1)),
+    st.just(types.SnapshotFooter()),
+    st.builds(types.KRaftVersion, INT16),
+    st.builds(types.KRaftVoters, st.lists(VOTERS, min_size=1, max_size=5).map(types.VoterSet.of)),
 )
-SOME: list[ControlRecord] = [
-    LeaderChange(leader_id=NodeId(3), voters=(NodeId(1), NodeId(3)), granting_voters=(NodeId(3),)),
-    SnapshotHeader(7),
-    SnapshotFooter(),
-    KRaftVersion(1),
-    KRaftVoters(
-        VoterSet.of(
+SOME: list[types.ControlRecord] = [
+    types.LeaderChange(
+        leader_id=types.NodeId(3), voters=(types.NodeId(1), types.NodeId(3)), granting_voters=(types.NodeId(3),)
+    ),
+    types.SnapshotHeader(7),
+    types.SnapshotFooter(),
+    types.KRaftVersion(1),
+    types.KRaftVoters(
+        types.VoterSet.of(
             [
-                Voter(
-                    key=ReplicaKey(NodeId(1), Uuid(bytes(range(16)))),
-                    listeners=Listeners((("CONTROLLER", Endpoint("localhost", 9093)),)),
+                types.Voter(
+                    key=types.ReplicaKey(types.NodeId(1), types.Uuid(bytes(range(16)))),
+                    listeners=types.Listeners((("CONTROLLER", types.Endpoint("localhost", 9093)),)),
                 )
             ]
         )
@@ -88,26 +77,26 @@ def written_by_kio(entity: Entity) -> bytes:
         return sink.getvalue()
 
 
-def twin(record: ControlRecord) -> Entity:
+def twin(record: types.ControlRecord) -> Entity:
     match record:
-        case LeaderChange():
+        case types.LeaderChange():
             return leader_change_v0.LeaderChangeMessage(
                 version=i16(0),
                 leader_id=BrokerId(record.leader_id),
                 voters=tuple(leader_change_v0.Voter(voter_id=BrokerId(one)) for one in record.voters),
                 granting_voters=tuple(leader_change_v0.Voter(voter_id=BrokerId(one)) for one in record.granting_voters),
             )
-        case SnapshotHeader(timestamp):
+        case types.SnapshotHeader(timestamp):
             return SnapshotHeaderRecord(version=i16(0), last_contained_log_timestamp=i64(timestamp))
-        case SnapshotFooter():
+        case types.SnapshotFooter():
             return SnapshotFooterRecord(version=i16(0))
-        case KRaftVersion(level):
+        case types.KRaftVersion(level):
             return KRaftVersionRecord(version=i16(0), k_raft_version=i16(level))
-        case KRaftVoters(voters):
+        case types.KRaftVoters(voters):
             return voters_v0.VotersRecord(version=i16(0), voters=tuple(map(voter_twin, voters.voters)))
 
 
-def voter_twin(voter: Voter) -> voters_v0.Voter:
+def voter_twin(voter: types.Voter) -> voters_v0.Voter:
     return voters_v0.Voter(
         voter_id=BrokerId(voter.key.id),
         voter_directory_id=None if voter.key.directory_id is None else uuid.UUID(bytes=voter.key.directory_id),
@@ -121,7 +110,7 @@ def voter_twin(voter: Voter) -> voters_v0.Voter:
 
 @pytest.mark.conformance(116, 141)
 @given(CONTROL_RECORDS)
-def test_control_records_come_back(record: ControlRecord) -> None:
+def test_control_records_come_back(record: types.ControlRecord) -> None:
     key, value = encode_control(record)
     assert decode_control_value(key, value) == record
     assert decode_control_value(memoryview(key), memoryview(value)) == record
@@ -129,20 +118,20 @@ def test_control_records_come_back(record: ControlRecord) -> None:
 
 @pytest.mark.conformance(116)
 @given(CONTROL_RECORDS)
-def test_kio_writes_the_same_values(record: ControlRecord) -> None:
+def test_kio_writes_the_same_values(record: types.ControlRecord) -> None:
     assert encode_control(record)[1] == written_by_kio(twin(record))
 
 
 @pytest.mark.parametrize(("record", "kind"), list(zip(SOME, list(ControlType)[2:], strict=True)))
-def test_keys_hold_version_0_and_the_type(record: ControlRecord, kind: ControlType) -> None:
+def test_keys_hold_version_0_and_the_type(record: types.ControlRecord, kind: ControlType) -> None:
     key, _ = encode_control(record)
     assert key == struct.pack(">hh", 0, kind)
     assert ControlType(control_type(key)) is kind
 
 
 def test_a_higher_key_version_is_read_as_0() -> None:
-    _, value = encode_control(KRaftVersion(1))
-    assert decode_control_value(struct.pack(">hh", 3, 5) + b"more", value) == KRaftVersion(1)
+    _, value = encode_control(types.KRaftVersion(1))
+    assert decode_control_value(struct.pack(">hh", 3, 5) + b"more", value) == types.KRaftVersion(1)
 
 
 @pytest.mark.parametrize(
@@ -159,12 +148,12 @@ def test_a_higher_key_version_is_read_as_0() -> None:
 )
 def test_a_key_that_does_not_belong_is_refused(key: bytes | None, problem: str) -> None:
     with pytest.raises(ProtocolError, match=problem) as caught:
-        decode_control_value(key, encode_control(SnapshotFooter())[1])
+        decode_control_value(key, encode_control(types.SnapshotFooter())[1])
     assert caught.value.code is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("record", SOME)
-def test_a_value_cut_at_any_byte_or_followed_by_one_is_refused(record: ControlRecord) -> None:
+def test_a_value_cut_at_any_byte_or_followed_by_one_is_refused(record: types.ControlRecord) -> None:
     key, value = encode_control(record)
     for cut in [None, *(value[:size_bytes] for size_bytes in range(len(value))), value + b"\x00"]:
         with pytest.raises(ProtocolError) as caught:
@@ -174,7 +163,7 @@ def test_a_value_cut_at_any_byte_or_followed_by_one_is_refused(record: ControlRe
 
 @pytest.mark.parametrize("record", SOME)
 @pytest.mark.parametrize("version", [-1, 2])
-def test_an_unknown_version_is_refused(record: ControlRecord, version: int) -> None:
+def test_an_unknown_version_is_refused(record: types.ControlRecord, version: int) -> None:
     key, value = encode_control(record)
     with pytest.raises(ProtocolError, match=f"{type(record).__name__} has version {version}, which is not known"):
         decode_control_value(key, struct.pack(">h", version) + value[2:])
@@ -190,14 +179,14 @@ def test_directory_ids_of_a_leader_change_are_read_past() -> None:
             version=i16(1), leader_id=BrokerId(2), voters=voters, granting_voters=voters[1:]
         )
     )
-    assert decode_control_value(struct.pack(">hh", 0, 2), value) == LeaderChange(
-        leader_id=NodeId(2), voters=(NodeId(1), NodeId(2)), granting_voters=(NodeId(2),)
+    assert decode_control_value(struct.pack(">hh", 0, 2), value) == types.LeaderChange(
+        leader_id=types.NodeId(2), voters=(types.NodeId(1), types.NodeId(2)), granting_voters=(types.NodeId(2),)
     )
 
 
 def test_unknown_tagged_fields_are_skipped() -> None:
-    key, value = encode_control(KRaftVersion(1))
-    assert decode_control_value(key, value[:-1] + bytes.fromhex("01 05 02 abcd")) == KRaftVersion(1)
+    key, value = encode_control(types.KRaftVersion(1))
+    assert decode_control_value(key, value[:-1] + bytes.fromhex("01 05 02 abcd")) == types.KRaftVersion(1)
 
 
 def test_listener_names_become_upper_case_and_of_two_voters_with_an_id_the_last_stays() -> None:
@@ -213,12 +202,12 @@ def test_listener_names_become_upper_case_and_of_two_voters_with_an_id_the_last_
         for host in ("old", "new")
     )
     value = written_by_kio(voters_v0.VotersRecord(version=i16(0), voters=(first, second)))
-    expected = Voter(
-        key=ReplicaKey(NodeId(4)),
-        listeners=Listeners((("CONTROLLER", Endpoint("new", 1)),)),
-        kraft_version=VersionRange(0, 1),
+    expected = types.Voter(
+        key=types.ReplicaKey(types.NodeId(4)),
+        listeners=types.Listeners((("CONTROLLER", types.Endpoint("new", 1)),)),
+        kraft_version=types.VersionRange(0, 1),
     )
-    assert decode_control_value(struct.pack(">hh", 0, 6), value) == KRaftVoters(VoterSet((expected,)))
+    assert decode_control_value(struct.pack(">hh", 0, 6), value) == types.KRaftVoters(types.VoterSet((expected,)))
 
 
 def test_a_negative_node_id_is_refused() -> None:
@@ -240,10 +229,12 @@ def test_a_voter_set_without_voters_is_refused() -> None:
 
 
 def test_an_endpoint_that_nobody_can_dial_is_left_out_of_a_committed_voter_set() -> None:
-    sound = ("CONTROLLER", Endpoint("node-1", 9_093))
-    bad = [("A", Endpoint("127.0.0.1\0", 1)), ("B", Endpoint("", 1)), ("C", Endpoint("node-1", 0))]
-    key = ReplicaKey(NodeId(1), Uuid(b"d" * 16))
-    told = KRaftVoters(VoterSet.of([Voter(key=key, listeners=Listeners((bad[0], sound, *bad[1:])))]))
-    assert decode_control_value(*encode_control(told)) == KRaftVoters(
-        VoterSet.of([Voter(key=key, listeners=Listeners((sound,)))])
+    sound = ("CONTROLLER", types.Endpoint("node-1", 9_093))
+    bad = [("A", types.Endpoint("127.0.0.1\0", 1)), ("B", types.Endpoint("", 1)), ("C", types.Endpoint("node-1", 0))]
+    key = types.ReplicaKey(types.NodeId(1), types.Uuid(b"d" * 16))
+    told = types.KRaftVoters(
+        types.VoterSet.of([types.Voter(key=key, listeners=types.Listeners((bad[0], sound, *bad[1:])))])
+    )
+    assert decode_control_value(*encode_control(told)) == types.KRaftVoters(
+        types.VoterSet.of([types.Voter(key=key, listeners=types.Listeners((sound,)))])
     )

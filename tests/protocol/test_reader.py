@@ -11,43 +11,34 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pykraft.errors import ProtocolError, TooManyElementsError
+from pykraft.protocol import schema
 from pykraft.protocol.messages.elections import END_QUORUM_EPOCH_REQUEST, VOTE_REQUEST
 from pykraft.protocol.messages.fetch import FETCH_REQUEST
 from pykraft.protocol.primitives import UNKNOWN_TAGS
 from pykraft.protocol.reader import compile_reader
-from pykraft.protocol.schema import (
-    ARRAY_COUNT_MAX,
-    BOOL,
-    BYTES,
-    FLOAT64,
-    INT16,
-    INT32,
-    INT64,
-    RECORDS,
-    STRING,
-    UUID,
-    Array,
-    Field,
-    Message,
-    array_of,
-    struct_of,
-)
 from pykraft.protocol.writer import compile_writer
 from tests.memory import taking_less_than
 from tests.protocol.bodies import ALL_MESSAGES, bodies, message_id, read, write
 
-SAMPLE = Message.of(
+SAMPLE = schema.Message.of(
     "Sample",
     "0-2",
     "1+",
-    Field("text", STRING, default=None, nullable=True),
-    array_of("rows", Field("id", UUID), Field("size", INT16), nullable=True),
-    Field("numbers", Array(INT32)),
-    Field("data", RECORDS, default=None, nullable=True),
-    struct_of("place", Field("offset", INT64), Field("epoch", INT32)),
-    Field("late", INT32, "2+", default=-1, ignorable=True),
-    Field("mark", INT32, "1+", default=7, tag=0, ignorable=True),
-    struct_of("leader", Field("id", INT32), Field("epoch", INT32, default=5), versions="2+", tag=2, ignorable=True),
+    schema.Field("text", schema.STRING, default=None, nullable=True),
+    schema.array_of("rows", schema.Field("id", schema.UUID), schema.Field("size", schema.INT16), nullable=True),
+    schema.Field("numbers", schema.Array(schema.INT32)),
+    schema.Field("data", schema.RECORDS, default=None, nullable=True),
+    schema.struct_of("place", schema.Field("offset", schema.INT64), schema.Field("epoch", schema.INT32)),
+    schema.Field("late", schema.INT32, "2+", default=-1, ignorable=True),
+    schema.Field("mark", schema.INT32, "1+", default=7, tag=0, ignorable=True),
+    schema.struct_of(
+        "leader",
+        schema.Field("id", schema.INT32),
+        schema.Field("epoch", schema.INT32, default=5),
+        versions="2+",
+        tag=2,
+        ignorable=True,
+    ),
 )
 FULL = {
     "text": "ab",
@@ -146,7 +137,7 @@ def test_a_version_that_does_not_exist_is_our_bug() -> None:
 @pytest.mark.parametrize(("message", "version"), ALL_MESSAGES, ids=message_id)
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
-def test_what_is_written_is_read(message: Message, version: int, data: st.DataObject) -> None:
+def test_what_is_written_is_read(message: schema.Message, version: int, data: st.DataObject) -> None:
     body = data.draw(bodies(message, version))
     raw = write(message, version, body)
     found, position = read(message, version, raw)
@@ -157,7 +148,7 @@ def test_what_is_written_is_read(message: Message, version: int, data: st.DataOb
 @pytest.mark.parametrize(("message", "version"), ALL_MESSAGES, ids=message_id)
 @settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
-def test_every_cut_is_refused(message: Message, version: int, data: st.DataObject) -> None:
+def test_every_cut_is_refused(message: schema.Message, version: int, data: st.DataObject) -> None:
     raw = write(message, version, data.draw(bodies(message, version)))
     reader = compile_reader(message, version)
     for end in range(min(len(raw), 400)):
@@ -166,7 +157,7 @@ def test_every_cut_is_refused(message: Message, version: int, data: st.DataObjec
 
 
 @pytest.mark.parametrize(("message", "version"), ALL_MESSAGES, ids=message_id)
-def test_garbage_raises_nothing_but_protocol_errors(message: Message, version: int) -> None:
+def test_garbage_raises_nothing_but_protocol_errors(message: schema.Message, version: int) -> None:
     generator = random.Random(f"{message.name} {version}")
     reader = compile_reader(message, version)
     for _ in range(200):
@@ -180,7 +171,7 @@ def test_garbage_raises_nothing_but_protocol_errors(message: Message, version: i
 
 
 @pytest.mark.parametrize(("message", "version"), ALL_MESSAGES, ids=message_id)
-def test_absurd_counts_allocate_nothing(message: Message, version: int) -> None:
+def test_absurd_counts_allocate_nothing(message: schema.Message, version: int) -> None:
     raw = write(
         message, version, {one.name: [{}, {}] for one in message.body.fields if one.name in ("topics", "responses")}
     )
@@ -223,21 +214,21 @@ def test_an_array_of_too_many_elements_is_refused_before_the_first_is_made() -> 
 
 
 def test_no_array_has_more_than_a_million_elements() -> None:
-    message = Message.of("M", "0", "0+", Field("flags", Array(BOOL)))
-    frame = b"\xc1\x84\x3d" + bytes(ARRAY_COUNT_MAX + 1)  # the compact count of a million
-    assert len(read(message, 0, frame)[0]["flags"]) == ARRAY_COUNT_MAX
+    message = schema.Message.of("M", "0", "0+", schema.Field("flags", schema.Array(schema.BOOL)))
+    frame = b"\xc1\x84\x3d" + bytes(schema.ARRAY_COUNT_MAX + 1)  # the compact count of a million
+    assert len(read(message, 0, frame)[0]["flags"]) == schema.ARRAY_COUNT_MAX
     with pytest.raises(TooManyElementsError, match=r"M v0 field flags: 1000001 elements .*, at most 1000000"):
-        read(message, 0, b"\xc2\x84\x3d" + bytes(ARRAY_COUNT_MAX + 2))
+        read(message, 0, b"\xc2\x84\x3d" + bytes(schema.ARRAY_COUNT_MAX + 2))
 
 
-WIDE = Message.of(
+WIDE = schema.Message.of(
     "Wide",
     "0-1",
     "1+",
-    Field("names", Array(STRING)),
-    Field("ids", Array(UUID), nullable=True),
-    Field("salt", BYTES, nullable=True),
-    Field("share", FLOAT64),
+    schema.Field("names", schema.Array(schema.STRING)),
+    schema.Field("ids", schema.Array(schema.UUID), nullable=True),
+    schema.Field("salt", schema.BYTES, nullable=True),
+    schema.Field("share", schema.FLOAT64),
 )
 
 

@@ -5,19 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from pykraft import recipes
 from pykraft.errors import CompactedError, LeaseLostError, PykraftError, UsageError
-from pykraft.recipes import (
-    Barrier,
-    HeldLock,
-    JobQueue,
-    KeyValueStore,
-    Put,
-    holder_of,
-    leader_of,
-    leaders,
-    leadership,
-    lock,
-)
 from pykraft.recipes.coordination import wait_deleted
 from tests.recipes.stores import StoreNode, led, stores
 
@@ -29,10 +18,10 @@ async def test_one_holder_at_a_time_in_the_order_of_arrival(tmp_path: Path) -> N
 
         async def work(node: StoreNode) -> None:
             nonlocal inside
-            async with lock(KeyValueStore(node), "tool", holder=f"node {node.node.node_id}") as held:
+            async with recipes.lock(recipes.KeyValueStore(node), "tool", holder=f"node {node.node.node_id}") as held:
                 inside += 1
                 assert inside == 1
-                holder = await holder_of(KeyValueStore(nodes[0]), "tool")
+                holder = await recipes.holder_of(recipes.KeyValueStore(nodes[0]), "tool")
                 assert holder is not None
                 assert (holder.value, holder.created) == (f"node {node.node.node_id}", held.token)
                 tokens.append(held.token)
@@ -41,24 +30,24 @@ async def test_one_holder_at_a_time_in_the_order_of_arrival(tmp_path: Path) -> N
         await asyncio.gather(*map(work, nodes * 3))
         assert tokens == sorted(set(tokens))
         assert len(tokens) == 9
-        assert await holder_of(KeyValueStore(nodes[0]), "tool") is None
+        assert await recipes.holder_of(recipes.KeyValueStore(nodes[0]), "tool") is None
 
 
 async def test_the_death_of_holder_and_leader_hands_the_lock_on_by_log_time(tmp_path: Path) -> None:
     async with stores(tmp_path) as nodes:
         leader, follower = await led(nodes)
-        held: list[HeldLock] = []
+        held: list[recipes.HeldLock] = []
         is_held = asyncio.Event()
 
         async def hold() -> None:
-            async with lock(leader, "tool", ttl_ms=1_000) as one:
+            async with recipes.lock(leader, "tool", ttl_ms=1_000) as one:
                 held.append(one)
                 is_held.set()
                 await asyncio.Event().wait()
 
         holder = asyncio.ensure_future(hold())
         await is_held.wait()
-        waiter = lock(follower, "tool")
+        waiter = recipes.lock(follower, "tool")
         waiting = asyncio.ensure_future(waiter.__aenter__())
         while len(await follower.range("tool/", "")) < 2:
             pass
@@ -67,7 +56,7 @@ async def test_the_death_of_holder_and_leader_hands_the_lock_on_by_log_time(tmp_
         assert second.token > held[0].token
         # The first token is refused now, and the second one is not.
         for one, is_fine in ((held[0], False), (second, True)):
-            result = await follower.transact([Put("effect", "")], [one.condition])
+            result = await follower.transact([recipes.Put("effect", "")], [one.condition])
             assert result.succeeded is is_fine
         with pytest.raises(LeaseLostError):
             await holder
@@ -76,35 +65,35 @@ async def test_the_death_of_holder_and_leader_hands_the_lock_on_by_log_time(tmp_
 
 async def test_whoever_gives_up_waiting_leaves_the_line(tmp_path: Path) -> None:
     async with stores(tmp_path, 1) as [node]:
-        store = KeyValueStore(node)
-        async with lock(store, "tool"):
-            waiting = asyncio.ensure_future(lock(store, "tool").__aenter__())
+        store = recipes.KeyValueStore(node)
+        async with recipes.lock(store, "tool"):
+            waiting = asyncio.ensure_future(recipes.lock(store, "tool").__aenter__())
             while len(await store.range("tool/", "")) < 2:
                 pass
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
             assert len(await store.range("tool/", "")) == 1
-        async with asyncio.timeout(10), lock(store, "tool"):
+        async with asyncio.timeout(10), recipes.lock(store, "tool"):
             pass
 
 
 async def test_an_error_of_the_block_frees_the_lock(tmp_path: Path) -> None:
     async with stores(tmp_path, 1) as [node]:
-        store = KeyValueStore(node)
+        store = recipes.KeyValueStore(node)
         with pytest.raises(PykraftError, match="of the block"):
-            async with lock(store, "tool"):
+            async with recipes.lock(store, "tool"):
                 raise PykraftError("of the block")
-        assert await holder_of(store, "tool") is None
+        assert await recipes.holder_of(store, "tool") is None
 
 
 async def test_a_lock_is_not_that_of_a_longer_name(tmp_path: Path) -> None:
     async with stores(tmp_path, 1) as [node]:
-        store = KeyValueStore(node)
-        async with asyncio.timeout(10), lock(store, "tool/0"):
-            assert await holder_of(store, "tool") is None
-            async with lock(store, "tool") as held:
-                holder = await holder_of(store, "tool")
+        store = recipes.KeyValueStore(node)
+        async with asyncio.timeout(10), recipes.lock(store, "tool/0"):
+            assert await recipes.holder_of(store, "tool") is None
+            async with recipes.lock(store, "tool") as held:
+                holder = await recipes.holder_of(store, "tool")
                 assert holder is not None
                 assert holder.created == held.token
 
@@ -113,18 +102,18 @@ async def test_who_waits_for_what_was_compacted_waits_for_what_comes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with stores(tmp_path, 1) as [node]:
-        store, looks = KeyValueStore(node), asyncio.Queue[int]()
+        store, looks = recipes.KeyValueStore(node), asyncio.Queue[int]()
         await store.put("held", "")
         item = await store.get("held")
         assert item is not None
         await store.compact(await store.put("other", "") + 1)
-        revision = KeyValueStore.revision
+        revision = recipes.KeyValueStore.revision
 
-        async def counted(self: KeyValueStore) -> int:
+        async def counted(self: recipes.KeyValueStore) -> int:
             looks.put_nowait(1)
             return await revision(self)
 
-        monkeypatch.setattr(KeyValueStore, "revision", counted)
+        monkeypatch.setattr(recipes.KeyValueStore, "revision", counted)
         waiting = asyncio.ensure_future(wait_deleted(store, item))
         for _ in range(3):  # the watch that comes too late, the look, the watch from now on
             await looks.get()
@@ -138,7 +127,7 @@ async def test_who_waits_for_what_was_compacted_waits_for_what_comes(
 
 async def test_an_item_that_is_another_one_by_now_is_gone(tmp_path: Path) -> None:
     async with stores(tmp_path, 1) as [node]:
-        store = KeyValueStore(node)
+        store = recipes.KeyValueStore(node)
         await store.put("held", "")
         item = await store.get("held")
         assert item is not None
@@ -150,15 +139,15 @@ async def test_an_item_that_is_another_one_by_now_is_gone(tmp_path: Path) -> Non
 
 async def test_candidates_lead_in_turn_and_everybody_hears(tmp_path: Path) -> None:
     async with stores(tmp_path) as nodes:
-        first, second, watcher = map(KeyValueStore, nodes)
-        seen = leaders(watcher, "job")
+        first, second, watcher = map(recipes.KeyValueStore, nodes)
+        seen = recipes.leaders(watcher, "job")
         assert await anext(seen) is None
         terms = []
-        async with leadership(first, "job", "first") as held:
+        async with recipes.leadership(first, "job", "first") as held:
             terms.append(held.token)
             assert await anext(seen) == "first"
-            assert await leader_of(second, "job") == "first"
-            other = leadership(second, "job", "second")
+            assert await recipes.leader_of(second, "job") == "first"
+            other = recipes.leadership(second, "job", "second")
             waiting = asyncio.ensure_future(other.__aenter__())
             while len(await watcher.range("job/", "")) < 2:
                 pass
@@ -176,15 +165,15 @@ async def test_the_death_of_the_leader_elects_another_one(tmp_path: Path) -> Non
         is_held = asyncio.Event()
 
         async def lead() -> None:
-            async with leadership(leader, "job", "first", ttl_ms=1_000):
+            async with recipes.leadership(leader, "job", "first", ttl_ms=1_000):
                 is_held.set()
                 await asyncio.Event().wait()
 
         first = asyncio.ensure_future(lead())
         await is_held.wait()
-        seen = leaders(follower, "job")
+        seen = recipes.leaders(follower, "job")
         assert await anext(seen) == "first"
-        other = leadership(follower, "job", "second")
+        other = recipes.leadership(follower, "job", "second")
         waiting = asyncio.ensure_future(other.__aenter__())
         await leader._node.close()
         await waiting
@@ -198,8 +187,8 @@ async def test_the_death_of_the_leader_elects_another_one(tmp_path: Path) -> Non
 
 async def test_a_watch_that_comes_too_late_looks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with stores(tmp_path, 1) as [node]:
-        store = KeyValueStore(node)
-        seen = leaders(store, "job")
+        store = recipes.KeyValueStore(node)
+        seen = recipes.leaders(store, "job")
         assert await anext(seen) is None
         watch = store.watch
         calls: list[int] = []
@@ -214,14 +203,14 @@ async def test_a_watch_that_comes_too_late_looks_again(tmp_path: Path, monkeypat
         waiting = asyncio.ensure_future(anext(seen))
         while len(calls) < 2:
             await store.get("job")
-        async with leadership(KeyValueStore(node), "job", "one"):
+        async with recipes.leadership(recipes.KeyValueStore(node), "job", "one"):
             assert await waiting == "one"
         await seen.aclose()
 
 
 async def test_all_go_on_together_again_and_again(tmp_path: Path) -> None:
     async with stores(tmp_path) as nodes:
-        barriers = [Barrier(KeyValueStore(node), "start", 3) for node in nodes]
+        barriers = [recipes.Barrier(recipes.KeyValueStore(node), "start", 3) for node in nodes]
         for _ in range(2):
             waiting = [asyncio.ensure_future(one.wait()) for one in barriers[:2]]
             while len(await barriers[0]._store.range("start/", "")) < 2:
@@ -236,7 +225,7 @@ async def test_all_go_on_together_again_and_again(tmp_path: Path) -> None:
 async def test_the_dead_do_not_count(tmp_path: Path) -> None:
     async with stores(tmp_path) as nodes:
         leader, follower = await led(nodes)
-        dead = asyncio.ensure_future(Barrier(leader, "start", 2, ttl_ms=1_000).wait())
+        dead = asyncio.ensure_future(recipes.Barrier(leader, "start", 2, ttl_ms=1_000).wait())
         while not await follower.range("start/", ""):
             pass
         changes = follower.watch("start/", "", from_revision=await follower.revision())
@@ -247,7 +236,7 @@ async def test_the_dead_do_not_count(tmp_path: Path) -> None:
         await changes.aclose()
         await asyncio.wait([dead])
         assert dead.exception() is not None
-        barrier = Barrier(follower, "start", 2)
+        barrier = recipes.Barrier(follower, "start", 2)
         assert sorted(await asyncio.gather(barrier.wait(), barrier.wait())) == [0, 1]
 
 
@@ -255,16 +244,16 @@ async def test_parties_are_bounded(tmp_path: Path) -> None:
     async with stores(tmp_path, 1) as [node]:
         for parties in (0, 129):
             with pytest.raises(UsageError, match="parties"):
-                Barrier(KeyValueStore(node), "start", parties)
-        assert await Barrier(KeyValueStore(node), "start", 1).wait() == 0
+                recipes.Barrier(recipes.KeyValueStore(node), "start", parties)
+        assert await recipes.Barrier(recipes.KeyValueStore(node), "start", 1).wait() == 0
 
 
 async def test_each_job_is_done_by_one_worker(tmp_path: Path) -> None:
     async with stores(tmp_path) as nodes:
-        queues = [JobQueue(KeyValueStore(node), "mail") for node in nodes]
+        queues = [recipes.JobQueue(recipes.KeyValueStore(node), "mail") for node in nodes]
         done: list[str] = []
 
-        async def work(queue: JobQueue, count: int) -> None:
+        async def work(queue: recipes.JobQueue, count: int) -> None:
             for _ in range(count):
                 async with queue.take() as job:
                     done.append(job.value)
@@ -279,7 +268,7 @@ async def test_each_job_is_done_by_one_worker(tmp_path: Path) -> None:
 
 async def test_jobs_come_in_their_order_and_a_failed_one_again(tmp_path: Path) -> None:
     async with stores(tmp_path, 1) as [node]:
-        queue = JobQueue(KeyValueStore(node), "mail")
+        queue = recipes.JobQueue(recipes.KeyValueStore(node), "mail")
         first = await queue.put("a")
         await queue.put("b")
 
@@ -292,20 +281,20 @@ async def test_jobs_come_in_their_order_and_a_failed_one_again(tmp_path: Path) -
             await fail()
         async with queue.take() as job, queue.take() as other:
             assert (job.value, other.value) == ("a", "b")
-            await job.done([Put("result", "x")])
-        assert await KeyValueStore(node).get("result") is not None
+            await job.done([recipes.Put("result", "x")])
+        assert await recipes.KeyValueStore(node).get("result") is not None
         assert await queue.count() == 0
 
 
 async def test_the_job_of_a_dead_worker_goes_to_another_one(tmp_path: Path) -> None:
     async with stores(tmp_path) as nodes:
         leader, follower = await led(nodes)
-        await JobQueue(leader, "mail").put("a")
+        await recipes.JobQueue(leader, "mail").put("a")
         numbers: list[int] = []
         is_taken = asyncio.Event()
 
         async def work() -> None:
-            async with JobQueue(leader, "mail", ttl_ms=1_000).take() as job:
+            async with recipes.JobQueue(leader, "mail", ttl_ms=1_000).take() as job:
                 numbers.append(job.number)
                 is_taken.set()
                 await asyncio.Event().wait()
@@ -313,7 +302,7 @@ async def test_the_job_of_a_dead_worker_goes_to_another_one(tmp_path: Path) -> N
         worker = asyncio.ensure_future(work())
         await is_taken.wait()
         await leader._node.close()
-        async with JobQueue(follower, "mail").take() as job:
+        async with recipes.JobQueue(follower, "mail").take() as job:
             assert (job.value, [job.number]) == ("a", numbers)
         with pytest.raises(LeaseLostError):
             await worker
@@ -321,14 +310,14 @@ async def test_the_job_of_a_dead_worker_goes_to_another_one(tmp_path: Path) -> N
 
 async def test_a_worker_whose_job_went_to_another_one_cannot_end_it(tmp_path: Path) -> None:
     async with stores(tmp_path, 1) as [node]:
-        store = KeyValueStore(node)
-        queue = JobQueue(store, "mail")
+        store = recipes.KeyValueStore(node)
+        queue = recipes.JobQueue(store, "mail")
         await queue.put("a")
         async with queue.take() as job:
             await store.delete(job._claim)
             async with queue.take() as other:
                 with pytest.raises(LeaseLostError, match=f"job {job.number} was given to another worker"):
-                    await job.done([Put("result", "x")])
+                    await job.done([recipes.Put("result", "x")])
                 assert await store.get("result") is None
                 assert other.number == job.number
             job._is_done = True

@@ -6,15 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.errors import (
-    BufferFullError,
-    CommandRejectedError,
-    CompactedError,
-    LeaseLostError,
-    NotRunningError,
-    QuorumUnavailableError,
-    UsageError,
-)
+from pykraft import errors
 from pykraft.recipes import Item, KeyChange, KeyValueStore, Put, key_value_commands, key_value_store, prefix
 from tests.recipes.stores import led, stores
 
@@ -45,7 +37,7 @@ async def test_every_node_changes_and_reads_the_store(tmp_path: Path) -> None:
         result = await leader.transact([Put("a", "")], otherwise=[Put("b", "")])
         assert (result.succeeded, result.revision) == (True, 5)
         for call in (leader.get(""), leader.put("", "x"), leader.range("a", "", limit=0)):
-            with pytest.raises(UsageError):
+            with pytest.raises(errors.UsageError):
                 await call
 
 
@@ -69,7 +61,7 @@ async def test_a_watch_misses_nothing_and_resumes(tmp_path: Path) -> None:
             await leader.put("b", "other")
         await leader.delete("a")
         assert (await waiting).item is None
-        with pytest.raises(UsageError, match="from_revision = 1000: the last change has revision"):
+        with pytest.raises(errors.UsageError, match="from_revision = 1000: the last change has revision"):
             await anext(leader.watch("a", from_revision=1_000))
         for each in (resumed, from_now):
             await each.aclose()
@@ -86,11 +78,11 @@ async def test_a_watch_from_what_was_compacted_names_the_oldest_revision(tmp_pat
         await anext(slow)
         slower = store.watch("a", from_revision=2)
         await store.compact(4)
-        with pytest.raises(CompactedError, match="revision 2 is no longer kept: the oldest one is 4"):
+        with pytest.raises(errors.CompactedError, match="revision 2 is no longer kept: the oldest one is 4"):
             await anext(slower)
         await slow.aclose()
         assert [one.revision for one in await taken(store.watch("a", from_revision=4), 1)] == [4]
-        with pytest.raises(CommandRejectedError, match="not yet at 9"):
+        with pytest.raises(errors.CommandRejectedError, match="not yet at 9"):
             await store.compact(9)
 
 
@@ -101,12 +93,12 @@ async def test_watches_are_bounded_and_end_with_their_node(tmp_path: Path, monke
         await store.put("a", "x")
         changes = store.watch("a", from_revision=1)
         await anext(changes)
-        with pytest.raises(BufferFullError, match="1 watches are open on this node"):
+        with pytest.raises(errors.BufferFullError, match="1 watches are open on this node"):
             await anext(store.watch("a"))
         waiting = asyncio.ensure_future(anext(changes))
         await store.put("b", "x")
         await node.close()
-        with pytest.raises(NotRunningError):
+        with pytest.raises(errors.NotRunningError):
             await waiting
 
 
@@ -119,7 +111,7 @@ async def test_a_lease_that_nobody_keeps_ends_by_itself(tmp_path: Path) -> None:
         changes = leader.watch("a", from_revision=revision)
         assert [one.item is None for one in await taken(changes, 2)] == [False, True]
         await changes.aclose()
-        with pytest.raises(CommandRejectedError, match=f"lease {lease} has ended"):
+        with pytest.raises(errors.CommandRejectedError, match=f"lease {lease} has ended"):
             await follower.keep_lease(lease)
 
 
@@ -139,7 +131,7 @@ async def test_a_held_lease_is_kept_and_ends_with_its_block(tmp_path: Path) -> N
             async with store.lease():
                 raise TimeoutError
         assert not node.machine._leases
-        with pytest.raises(UsageError, match="ttl_ms = 1"):
+        with pytest.raises(errors.UsageError, match="ttl_ms = 1"):
             async with store.lease(1):
                 pass
 
@@ -157,10 +149,10 @@ async def test_a_holder_gives_up_before_its_lease_can_end(tmp_path: Path) -> Non
                         await node.close()
                 await asyncio.Event().wait()
 
-        with pytest.raises(LeaseLostError, match="of 1000 ms could not be kept"):
+        with pytest.raises(errors.LeaseLostError, match="of 1000 ms could not be kept"):
             await hold()
         assert [*follower._node.machine._leases] == held  # in the log, it has not ended
-        with pytest.raises(QuorumUnavailableError):
+        with pytest.raises(errors.QuorumUnavailableError):
             await KeyValueStore(follower._node, timeout_ms=50).get("a")
 
 
@@ -173,5 +165,5 @@ async def test_a_holder_hears_that_its_lease_was_ended(tmp_path: Path) -> None:
                 await store.end_lease(lease)
                 await asyncio.Event().wait()
 
-        with pytest.raises(LeaseLostError):
+        with pytest.raises(errors.LeaseLostError):
             await hold()

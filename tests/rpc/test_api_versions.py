@@ -7,15 +7,7 @@ import pytest
 
 from pykraft.core.messages import ApiVersionsRequest, ApiVersionsResponse
 from pykraft.errors import ErrorCode, ProtocolError
-from pykraft.protocol.api import (
-    API_VERSIONS,
-    ApiKey,
-    decode_request_body,
-    decode_request_header,
-    decode_response,
-    encode_request,
-    encode_response,
-)
+from pykraft.protocol import api
 from pykraft.protocol.schema import Versions
 from pykraft.rpc import codec
 from pykraft.rpc.api_versions import (
@@ -30,14 +22,14 @@ from pykraft.types import NodeId, Uuid, VersionRange
 
 CONTEXT = RpcContext(cluster_id="c", topic_name="t", topic_id=Uuid(bytes(15) + b"\1"), default_listener="CONTROLLER")
 
-SERVED = {ApiKey.VOTE: Versions(0, 2), ApiKey.FETCH: Versions(4, 18)}
+SERVED = {api.ApiKey.VOTE: Versions(0, 2), api.ApiKey.FETCH: Versions(4, 18)}
 
 
 def test_an_answer_lists_apis_by_key_and_is_read_back() -> None:
     for version in range(6):
         body = response_to_wire(version, SERVED, VersionRange(0, 1))
-        raw = b"".join(encode_response(ApiKey.API_VERSIONS, version, 1, body))
-        found = decode_response(ApiKey.API_VERSIONS, version, raw)[1]
+        raw = b"".join(api.encode_response(api.ApiKey.API_VERSIONS, version, 1, body))
+        found = api.decode_response(api.ApiKey.API_VERSIONS, version, raw)[1]
         assert [one["api_key"] for one in found["api_keys"]] == [1, 52]
         assert response_from_wire(found) == {52: Versions(0, 2), 1: Versions(4, 18)}
 
@@ -54,8 +46,8 @@ def test_a_feature_from_level_0_is_shown_from_version_4_on() -> None:
 @pytest.mark.parametrize(("version", "level", "is_shown"), [(2, 1, False), (3, 0, False), (3, 1, True), (5, 1, True)])
 def test_the_level_in_force_is_shown_once_there_is_one(version: int, level: int, is_shown: bool) -> None:
     body = response_to_wire(version, SERVED, VersionRange(0, 1), level)
-    raw = b"".join(encode_response(ApiKey.API_VERSIONS, version, 1, body))
-    found = decode_response(ApiKey.API_VERSIONS, version, raw)[1].get("finalized_features", [])
+    raw = b"".join(api.encode_response(api.ApiKey.API_VERSIONS, version, 1, body))
+    found = api.decode_response(api.ApiKey.API_VERSIONS, version, raw)[1].get("finalized_features", [])
     expected = [{"name": "kraft.version", "min_version_level": level, "max_version_level": level}]
     assert found == (expected if is_shown else [])
 
@@ -66,7 +58,7 @@ def test_a_node_that_is_never_to_vote_shows_no_levels() -> None:
 
 
 def test_a_request_says_who_we_are() -> None:
-    raw = b"".join(encode_request(ApiKey.API_VERSIONS, 4, 1, None, request_to_wire("0.1")))
+    raw = b"".join(api.encode_request(api.ApiKey.API_VERSIONS, 4, 1, None, request_to_wire("0.1")))
     assert b"\x08pykraft\x040.1" in raw
 
 
@@ -78,31 +70,31 @@ def test_an_error_means_that_we_cannot_talk() -> None:
 
 @pytest.mark.parametrize(("theirs", "expected"), [((0, 2), 2), ((0, 9), 2), ((0, 1), 1), ((2, 5), 2), ((0, 0), 0)])
 def test_the_highest_common_version(theirs: tuple[int, int], expected: int) -> None:
-    assert common_version(ApiKey.VOTE, {52: Versions(*theirs)}) == expected
+    assert common_version(api.ApiKey.VOTE, {52: Versions(*theirs)}) == expected
 
 
 @pytest.mark.parametrize("offered", [{}, {1: Versions(19, 30)}, {1: Versions(0, 3)}])
 def test_no_common_version(offered: dict[int, Versions]) -> None:
     with pytest.raises(ProtocolError, match="no common version of FETCH: ours are 4-18, the peer's") as caught:
-        common_version(ApiKey.FETCH, offered)
+        common_version(api.ApiKey.FETCH, offered)
     assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
 
 
 def test_what_we_offer_ourselves_is_common() -> None:
-    for key, versions in API_VERSIONS.items():
+    for key, versions in api.API_VERSIONS.items():
         assert common_version(key, {int(key): versions}) == versions.max
 
 
 @pytest.mark.conformance(131)
 def test_the_core_hears_the_levels_that_a_voter_to_be_supports() -> None:
-    raw = b"".join(encode_response(ApiKey.API_VERSIONS, 4, 1, response_to_wire(4, SERVED, VersionRange(0, 1))))
-    answer = codec.decode_answer(ApiKey.API_VERSIONS, 4, raw, CONTEXT)
+    raw = b"".join(api.encode_response(api.ApiKey.API_VERSIONS, 4, 1, response_to_wire(4, SERVED, VersionRange(0, 1))))
+    answer = codec.decode_answer(api.ApiKey.API_VERSIONS, 4, raw, CONTEXT)
     assert answer.message == ApiVersionsResponse(error=0, kraft_version=VersionRange(0, 1))
-    old = b"".join(encode_response(ApiKey.API_VERSIONS, 3, 1, response_to_wire(3, SERVED, VersionRange(0, 1))))
-    silent = codec.decode_answer(ApiKey.API_VERSIONS, 3, old, CONTEXT)
+    old = b"".join(api.encode_response(api.ApiKey.API_VERSIONS, 3, 1, response_to_wire(3, SERVED, VersionRange(0, 1))))
+    silent = codec.decode_answer(api.ApiKey.API_VERSIONS, 3, old, CONTEXT)
     assert silent.message == ApiVersionsResponse(error=0)
     question = ApiVersionsRequest(node_id=NodeId(7))
     for version, named in ((5, ("c", 7)), (4, (None, -1))):
         asked = b"".join(bytes(part) for part in codec.encode_request(question, version, 1, "us", CONTEXT))
-        body = decode_request_body(decode_request_header(asked), asked)
+        body = api.decode_request_body(api.decode_request_header(asked), asked)
         assert (body["client_software_name"], body["cluster_id"], body["node_id"]) == ("pykraft", *named)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import assert_never
 
+from pykraft import types
 from pykraft.config import RaftConfig
 from pykraft.core import effects, events, messages
 from pykraft.core.effects import Effect
@@ -21,20 +22,6 @@ from pykraft.core.proof import Proof
 from pykraft.core.raft import Raft
 from pykraft.core.replica import LocalReplica
 from pykraft.errors import ErrorCode
-from pykraft.types import (
-    EPOCH_ZERO,
-    Damage,
-    Endpoint,
-    Instant,
-    Io,
-    Listeners,
-    MembershipRecord,
-    NodeId,
-    Offset,
-    OffsetAndEpoch,
-    VersionRange,
-    VoterSet,
-)
 from tests.scenarios import tell
 from tests.scenarios.disk import Disk, with_slice
 from tests.scenarios.members import directory_id, membership_in, records_at, voter, voter_history
@@ -53,7 +40,7 @@ UNAVAILABLE = ErrorCode.BROKER_NOT_AVAILABLE
 class Job:
     """A storage effect that is not durable yet, and what the disk holds once it is."""
 
-    io: Io
+    io: types.Io
     result: Disk
 
 
@@ -68,7 +55,7 @@ class Node:
         self.jobs: list[Job] = []
         self.ahead_ms = 0
         self.held: list[Message] = []
-        self.durable = Io(0)
+        self.durable = types.Io(0)
         self.fetched: tuple[FetchedBatch, ...] = ()
         self.received_bytes = 0
         self.bulk: list[events.Event] = []
@@ -76,7 +63,7 @@ class Node:
         self.asked: dict[int, Message] = {}
         self.asks: dict[int, Message] = {}
         view = disk.recover()
-        local_id = None if node_id == OBSERVER_WITHOUT_ID else NodeId(node_id)
+        local_id = None if node_id == OBSERVER_WITHOUT_ID else types.NodeId(node_id)
         self.raft = Raft(
             config=dataclasses.replace(world.config, never_leads=node_id in world.never_leading),
             local=LocalReplica(
@@ -101,10 +88,10 @@ class Node:
         )
 
     @property
-    def now(self) -> Instant:
+    def now(self) -> types.Instant:
         """The world's time as this node's clocks show it."""
         now_ms = self.world.now_ms + self.ahead_ms
-        return Instant(mono_ms=now_ms, wall_ms=WALL_MS + now_ms)
+        return types.Instant(mono_ms=now_ms, wall_ms=WALL_MS + now_ms)
 
     def deadline_ms(self) -> int | None:
         """When this node wants to act, in the world's time."""
@@ -138,14 +125,14 @@ class Node:
                     pass
         self.release()
 
-    def take_snapshot(self, offset: Offset) -> None:
+    def take_snapshot(self, offset: types.Offset) -> None:
         """The application has written its state as of this offset; its lane freezes it."""
-        epoch = epoch_at(self.raft.log.epochs, Offset(offset - 1))
+        epoch = epoch_at(self.raft.log.epochs, types.Offset(offset - 1))
         assert epoch is not None
-        records = records_at(self.raft.voter_history, Offset(offset - 1))
-        self._freeze(OffsetAndEpoch(offset, epoch), records)
+        records = records_at(self.raft.voter_history, types.Offset(offset - 1))
+        self._freeze(types.OffsetAndEpoch(offset, epoch), records)
 
-    def _freeze(self, snapshot_id: OffsetAndEpoch, membership: tuple[MembershipRecord, ...]) -> None:
+    def _freeze(self, snapshot_id: types.OffsetAndEpoch, membership: tuple[types.MembershipRecord, ...]) -> None:
         self.disk.snapshots[snapshot_id] = membership
         self.world.snapshots[snapshot_id] = membership
         self.bulk.append(events.SnapshotFrozen(snapshot_id=snapshot_id, membership=membership))
@@ -170,7 +157,7 @@ class Node:
         for event in done:
             self.step(event)
 
-    def damage(self, damage: Damage) -> None:
+    def damage(self, damage: types.Damage) -> None:
         """A place on the disk goes bad: in what is durable, and in what will be."""
         for disk in (self.disk, self.memory, *(job.result for job in self.jobs)):
             disk.damages = (*disk.damages, damage)
@@ -245,7 +232,7 @@ class Node:
         self.held.append(message)
         self.asks[message.target] = message
 
-    def _answer(self, request_id: int, body: messages.Response, after: Io) -> None:
+    def _answer(self, request_id: int, body: messages.Response, after: types.Io) -> None:
         request = self.asked.pop(request_id)
         answer = dataclasses.replace(
             request, source=self.node_id, target=request.source, body=body, is_request=False, after=after
@@ -279,23 +266,23 @@ class World:
         self.disks: dict[int, int] = {}
         """How often the disk of a node was replaced."""
         self.crashed: dict[int, Disk] = {}
-        self.snapshots: dict[OffsetAndEpoch, tuple[MembershipRecord, ...]] = {}
+        self.snapshots: dict[types.OffsetAndEpoch, tuple[types.MembershipRecord, ...]] = {}
         """What each snapshot that there ever was says of voters."""
         self._next_request_id = 1
         self._next_handle = 1
         members = range(1, voters + 1)
-        self.voters = VoterSet.of(voter(each, self.listeners(each), kraft_version) for each in members)
+        self.voters = types.VoterSet.of(voter(each, self.listeners(each), kraft_version) for each in members)
         self.bootstrap = tuple(self.endpoint(node_id) for node_id in bootstrap)
         for node_id in (*members, *others):
             self.nodes[node_id] = Node(self, node_id, Disk())
 
-    def endpoint(self, node_id: int) -> Endpoint:
+    def endpoint(self, node_id: int) -> types.Endpoint:
         """Every node listens at its own port."""
-        return Endpoint(f"n{node_id}", PORT_FIRST + node_id)
+        return types.Endpoint(f"n{node_id}", PORT_FIRST + node_id)
 
-    def listeners(self, node_id: int) -> Listeners:
+    def listeners(self, node_id: int) -> types.Listeners:
         """One listener is enough here."""
-        return Listeners(((LISTENER, self.endpoint(node_id)),))
+        return types.Listeners(((LISTENER, self.endpoint(node_id)),))
 
     def say(self, line: str | None) -> None:
         """One more line of the story."""
@@ -341,7 +328,13 @@ class World:
     def ask(self, node_id: int, body: messages.Request) -> None:
         """A request from outside; it is on the wire, and so will be its answer."""
         message = Message(
-            source=OUTSIDER, target=node_id, peer_id=node_id, correlation_id=0, body=body, is_request=True, after=Io(0)
+            source=OUTSIDER,
+            target=node_id,
+            peer_id=node_id,
+            correlation_id=0,
+            body=body,
+            is_request=True,
+            after=types.Io(0),
         )
         self.wire.append(message)
 
@@ -349,7 +342,7 @@ class World:
         if message.is_request:
             assert not isinstance(message.body, messages.Response)
             if isinstance(message.body, messages.ApiVersionsRequest):  # the host answers it
-                answer = messages.ApiVersionsResponse(error=0, kraft_version=VersionRange(0, 1))
+                answer = messages.ApiVersionsResponse(error=0, kraft_version=types.VersionRange(0, 1))
                 self.wire.append(
                     dataclasses.replace(
                         message, source=message.target, target=message.source, body=answer, is_request=False
@@ -388,5 +381,5 @@ class World:
     def propose(self, node_id: int, count: int) -> None:
         """The application of this node proposes records."""
         handle, self._next_handle = self._next_handle, self._next_handle + 1
-        epoch = self.nodes[node_id].raft.status.epoch or EPOCH_ZERO
+        epoch = self.nodes[node_id].raft.status.epoch or types.EPOCH_ZERO
         self.nodes[node_id].step(events.Proposed(handle=handle, epoch=epoch, count=count, size_bytes=100 * count))

@@ -16,23 +16,7 @@ import pytest
 
 from pykraft.errors import AddressInUseError, UsageError
 from pykraft.local.voters import HOST, free_ports
-from pykraft.server.binding import (
-    ACCEPTED_MAX,
-    ACCEPTS_PER_TURN,
-    BACKLOG,
-    LOOKUPS_MAX,
-    OWN_DESCRIPTORS,
-    UNLIMITED,
-    Names,
-    accepted_max,
-    descriptor_max,
-    in_words,
-    listening_sockets,
-    look_up,
-    not_bound,
-    port_of,
-    serve,
-)
+from pykraft.server import binding
 from pykraft.types import Endpoint
 from tests.server.station import everything_closed, on_station, turns
 
@@ -41,7 +25,7 @@ from tests.server.station import everything_closed, on_station, turns
 def taken() -> Iterator[Endpoint]:
     """An address that somebody listens on."""
     [port] = free_ports(1)
-    [listening] = listening_sockets(Endpoint(HOST, port))
+    [listening] = binding.listening_sockets(Endpoint(HOST, port))
     with closing(listening):
         yield Endpoint(HOST, port)
 
@@ -58,28 +42,28 @@ def test_who_listens_can_be_reached_before_anybody_serves(taken: Endpoint) -> No
 
 def test_an_address_that_is_taken_is_an_error(taken: Endpoint) -> None:
     with pytest.raises(OSError, match="already in use"):
-        listening_sockets(taken)
+        binding.listening_sockets(taken)
 
 
 def test_an_address_of_another_machine_is_an_error() -> None:
     [port] = free_ports(1)
     with pytest.raises(OSError, match=r"[Cc]annot assign|not available"):
-        listening_sockets(Endpoint("192.0.2.1", port))
+        binding.listening_sockets(Endpoint("192.0.2.1", port))
 
 
 def test_an_address_that_is_absent_is_passed_over_for_one_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     [port] = free_ports(1)
     monkeypatch.setattr("pykraft.server.binding.addresses_to_bind", lambda endpoint: ["192.0.2.1", HOST])
-    [listening] = listening_sockets(Endpoint("both", port))
+    [listening] = binding.listening_sockets(Endpoint("both", port))
     with closing(listening):
         assert listening.getsockname() == (HOST, port)
 
 
 @pytest.mark.parametrize("host", [HOST, "localhost", ""])
 def test_a_free_port_is_the_same_one_on_all_addresses(host: str) -> None:
-    sockets = listening_sockets(Endpoint(host, 0))
-    assert {each.getsockname()[1] for each in sockets} == {port_of(sockets)}
-    assert port_of(sockets) != 0
+    sockets = binding.listening_sockets(Endpoint(host, 0))
+    assert {each.getsockname()[1] for each in sockets} == {binding.port_of(sockets)}
+    assert binding.port_of(sockets) != 0
     close(sockets)
 
 
@@ -96,7 +80,7 @@ def test_a_free_port_that_is_taken_on_the_next_address_is_given_back(
 
     monkeypatch.setattr(socket, "create_server", first_the_taken_one)
     monkeypatch.setattr("pykraft.server.binding.addresses_to_bind", lambda endpoint: ["127.0.0.2", HOST])
-    sockets = listening_sockets(Endpoint("both", 0))
+    sockets = binding.listening_sockets(Endpoint("both", 0))
     assert [each.getsockname()[0] for each in sockets] == ["127.0.0.2", HOST]
     assert tried[::2] == [0, 0]
     close(sockets)
@@ -105,7 +89,7 @@ def test_a_free_port_that_is_taken_on_the_next_address_is_given_back(
 def test_a_crowd_waits_in_the_queue_and_is_accepted_a_few_in_each_turn() -> None:
     """Each has a descriptor from then on; a hundred in one turn were more than a small process had left."""
     [port] = free_ports(1)
-    [listening] = listening_sockets(Endpoint(HOST, port))
+    [listening] = binding.listening_sockets(Endpoint(HOST, port))
     made: list[asyncio.Protocol] = []
 
     class Guest(asyncio.Protocol):
@@ -117,22 +101,22 @@ def test_a_crowd_waits_in_the_queue_and_is_accepted_a_few_in_each_turn() -> None
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        server = await serve(loop, Guest, listening)
+        server = await binding.serve(loop, Guest, listening)
         with ExitStack() as crowd:
-            for _ in range(BACKLOG):  # the loop does not turn meanwhile: all of them wait in the kernel's queue
+            for _ in range(binding.BACKLOG):  # the loop does not turn meanwhile: all of them wait in the kernel's queue
                 crowd.enter_context(socket.create_connection((HOST, port), timeout=10))
             counts = [0]
 
             def count() -> None:  # once in each turn
                 counts.append(len(made))
-                if counts[-1] < BACKLOG:
+                if counts[-1] < binding.BACKLOG:
                     loop.call_soon(count)
 
             loop.call_soon(count)
-            while counts[-1] < BACKLOG:
+            while counts[-1] < binding.BACKLOG:
                 await turns(loop, 1)
-            assert max(after - before for before, after in pairwise(counts)) == ACCEPTS_PER_TURN
-            await turns(loop, BACKLOG)
+            assert max(after - before for before, after in pairwise(counts)) == binding.ACCEPTS_PER_TURN
+            await turns(loop, binding.BACKLOG)
         server.close()
         await server.wait_closed()
 
@@ -166,7 +150,7 @@ UNBOUND = {
 
 @pytest.mark.parametrize(("error", "told"), UNBOUND.values(), ids=UNBOUND)
 def test_an_address_that_cannot_be_bound_is_told_with_what_to_do(error: OSError, told: str) -> None:
-    refused = not_bound("listeners", "A://:1", error)
+    refused = binding.not_bound("listeners", "A://:1", error)
     assert (refused.key, refused.value, refused.allowed) == ("listeners", "A://:1", told)
     assert isinstance(refused, AddressInUseError) is (error.errno == errno.EADDRINUSE)
 
@@ -174,12 +158,12 @@ def test_an_address_that_cannot_be_bound_is_told_with_what_to_do(error: OSError,
 @pytest.mark.parametrize(
     ("soft", "hard", "accepted", "asks_for"),
     [
-        (256, 256, 256 - OWN_DESCRIPTORS, 256),
-        (256, 1_000, 1_000 - OWN_DESCRIPTORS, 1_000),
-        (1_024, 1_048_576, ACCEPTED_MAX, ACCEPTED_MAX + OWN_DESCRIPTORS),
-        (1_024, resource.RLIM_INFINITY, ACCEPTED_MAX, ACCEPTED_MAX + OWN_DESCRIPTORS),
-        (1_048_576, 1_048_576, ACCEPTED_MAX, None),
-        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, ACCEPTED_MAX, None),
+        (256, 256, 256 - binding.OWN_DESCRIPTORS, 256),
+        (256, 1_000, 1_000 - binding.OWN_DESCRIPTORS, 1_000),
+        (1_024, 1_048_576, binding.ACCEPTED_MAX, binding.ACCEPTED_MAX + binding.OWN_DESCRIPTORS),
+        (1_024, resource.RLIM_INFINITY, binding.ACCEPTED_MAX, binding.ACCEPTED_MAX + binding.OWN_DESCRIPTORS),
+        (1_048_576, 1_048_576, binding.ACCEPTED_MAX, None),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, binding.ACCEPTED_MAX, None),
     ],
 )
 def test_clients_are_as_many_as_the_process_may_have_descriptors_for(
@@ -188,24 +172,24 @@ def test_clients_are_as_many_as_the_process_may_have_descriptors_for(
     asked: list[tuple[int, int]] = []
     monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: asked.append(limits))
-    assert accepted_max() == accepted
+    assert binding.accepted_max() == accepted
     assert asked == ([] if asks_for is None else [(asks_for, hard)])
 
 
 def test_too_few_descriptors_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (64, OWN_DESCRIPTORS))
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (64, binding.OWN_DESCRIPTORS))
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: None)
     with pytest.raises(UsageError, match="ulimit -n"):
-        accepted_max()
+        binding.accepted_max()
 
 
 @pytest.mark.parametrize(
     ("soft", "most"),
-    [(1_024, 1_023 - OWN_DESCRIPTORS), (256, 127), (64, 31), (resource.RLIM_INFINITY, UNLIMITED)],
+    [(1_024, 1_023 - binding.OWN_DESCRIPTORS), (256, 127), (64, 31), (resource.RLIM_INFINITY, binding.UNLIMITED)],
 )
 def test_the_largest_number_of_a_client_leaves_some(monkeypatch: pytest.MonkeyPatch, soft: int, most: int) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, resource.RLIM_INFINITY))
-    assert descriptor_max() == most
+    assert binding.descriptor_max() == most
 
 
 def take_gaps(holding: ExitStack) -> int:
@@ -274,7 +258,7 @@ class NameServer:
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
 def test_a_number_is_an_address(runner: asyncio.Runner, address: str) -> None:
     server = NameServer()
-    names = Names(runner.get_loop(), lookup=server.look_up)
+    names = binding.Names(runner.get_loop(), lookup=server.look_up)
     assert runner.run(names.addresses(Endpoint(address, 9_092))) == [address]
     assert server.asked == []
 
@@ -282,7 +266,7 @@ def test_a_number_is_an_address(runner: asyncio.Runner, address: str) -> None:
 async def test_many_wait_for_one_lookup_of_a_name() -> None:
     server = NameServer()
     server.gates["kafka"] = threading.Event()
-    names = Names(asyncio.get_running_loop(), lookup=server.look_up)
+    names = binding.Names(asyncio.get_running_loop(), lookup=server.look_up)
     waiting = [asyncio.create_task(names.addresses(Endpoint("kafka", 9_092))) for _ in range(3)]
     other = await asyncio.wait_for(names.addresses(Endpoint("other", 9_092)), TIMEOUT_S)
     assert other == ["127.0.0.1"]
@@ -297,7 +281,7 @@ async def test_many_wait_for_one_lookup_of_a_name() -> None:
 async def test_who_gave_up_waiting_does_not_end_the_lookup() -> None:
     server = NameServer()
     server.gates["nobody"] = threading.Event()
-    names = Names(asyncio.get_running_loop(), lookup=server.look_up)
+    names = binding.Names(asyncio.get_running_loop(), lookup=server.look_up)
     impatient = asyncio.create_task(names.addresses(Endpoint("nobody", 9_092)))
     patient = asyncio.create_task(names.addresses(Endpoint("nobody", 9_092)))
     while not server.asked:
@@ -313,7 +297,7 @@ def test_a_lookup_that_ends_after_the_loop_has_nobody_to_tell(runner: asyncio.Ru
     server = NameServer()
     server.gates["kafka"] = threading.Event()
     loop = runner.get_loop()
-    names = Names(loop, lookup=server.look_up)
+    names = binding.Names(loop, lookup=server.look_up)
     with pytest.raises(TimeoutError):
         runner.run(asyncio.wait_for(names.addresses(Endpoint("kafka", 9_092)), 0.01))
     [thread] = [each for each in threading.enumerate() if each.name == "pykraft-name-lookup"]
@@ -325,9 +309,9 @@ def test_a_lookup_that_ends_after_the_loop_has_nobody_to_tell(runner: asyncio.Ru
 
 async def test_no_more_names_than_a_bound_are_looked_up_at_one_time() -> None:
     server = NameServer()
-    hosts = [f"kafka-{number}" for number in range(LOOKUPS_MAX)]
+    hosts = [f"kafka-{number}" for number in range(binding.LOOKUPS_MAX)]
     server.gates = {host: threading.Event() for host in hosts}
-    names = Names(asyncio.get_running_loop(), lookup=server.look_up)
+    names = binding.Names(asyncio.get_running_loop(), lookup=server.look_up)
     waiting = [asyncio.create_task(names.addresses(Endpoint(host, 9_092))) for host in hosts]
     await everything_closed(asyncio.get_running_loop())
     with pytest.raises(OSError, match="64 names are already being looked up"):
@@ -339,17 +323,19 @@ async def test_no_more_names_than_a_bound_are_looked_up_at_one_time() -> None:
 
 
 def test_the_machines_own_names_are_known() -> None:
-    assert "127.0.0.1" in look_up(Endpoint("localhost", 9_092))
+    assert "127.0.0.1" in binding.look_up(Endpoint("localhost", 9_092))
 
 
 @pytest.mark.parametrize("host", ["x" * 64 + ".org", "a..b", "\ud800"])
 def test_what_cannot_be_a_name_is_an_os_error(host: str) -> None:
     with pytest.raises(OSError, match=r"host name|not known|failure"):
-        look_up(Endpoint(host, 9_092))
+        binding.look_up(Endpoint(host, 9_092))
 
 
 def test_an_error_is_told_without_the_words_of_asyncio() -> None:
     refused = ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('::1', 1)")
-    assert in_words(refused) == "Connection refused"
-    assert in_words(socket.gaierror(socket.EAI_NONAME, "Name or service not known")) == "Name or service not known"
-    assert in_words(OSError("no address")) == "no address"
+    assert binding.in_words(refused) == "Connection refused"
+    assert (
+        binding.in_words(socket.gaierror(socket.EAI_NONAME, "Name or service not known")) == "Name or service not known"
+    )
+    assert binding.in_words(OSError("no address")) == "no address"

@@ -16,25 +16,12 @@ from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import Process
 from pykraft.sim.run.simulation import Failure
 from pykraft.sim.run.world import Outcome
-from tests.sim.mutants import MUTANTS, Mutant, planted
+from tests.sim.mutants import MUTANTS, Mutant, planted, search
 from tests.sim.mutants.patch import Patch
-from tests.sim.mutants.search import (
-    ALONE,
-    CAUGHT,
-    Catch,
-    Recorded,
-    live,
-    noticed_by,
-    record,
-    record_found,
-    recorded,
-    replay,
-    scenario_of,
-)
 from tests.tidy.repository import ROOT
 
 END = "<!-- end -->"
-KNOWN = recorded()
+KNOWN = search.recorded()
 IN_HISTORY = {
     "append_is_not_flushed": "H55",
     "fetch_does_not_wait_for_its_append": "H54",
@@ -55,18 +42,18 @@ WORLDS = sorted({(catch.scenario, catch.seed) for catch in (*KNOWN.mutants.value
 @pytest.mark.parametrize("name", NAMES)
 def test_a_planted_bug_is_noticed(name: str) -> None:
     catch = KNOWN.mutants[name]
-    failure = live(MUTANTS[name], catch.seed, catch.scenario)
+    failure = search.live(MUTANTS[name], catch.seed, catch.scenario)
     assert isinstance(failure, Failure), f"{name} lives: {failure}"
-    assert noticed_by(failure) == catch.noticed_by, failure.reason
+    assert search.noticed_by(failure) == catch.noticed_by, failure.reason
 
 
 @pytest.mark.sim
 @pytest.mark.parametrize("oracle", [kind.__name__ for kind in ALL])
 def test_an_oracle_notices_a_bug_alone(oracle: str) -> None:
     catch = KNOWN.oracles[oracle]
-    failure = live(MUTANTS[catch.mutant], catch.seed, catch.scenario, oracle)
+    failure = search.live(MUTANTS[catch.mutant], catch.seed, catch.scenario, oracle)
     assert isinstance(failure, Failure), f"{catch.mutant} lives: {failure}"
-    assert noticed_by(failure) == oracle, failure.reason
+    assert search.noticed_by(failure) == oracle, failure.reason
 
 
 @pytest.fixture
@@ -95,7 +82,7 @@ def test_a_report_in_other_words_is_a_report(oracle: str) -> None:
 @pytest.mark.sim
 @pytest.mark.parametrize(("scenario", "seed"), WORLDS)
 def test_without_the_bug_the_same_world_passes(scenario: str, seed: int) -> None:
-    outcome = live(None, seed, scenario)
+    outcome = search.live(None, seed, scenario)
     assert isinstance(outcome, Outcome), outcome
 
 
@@ -104,7 +91,7 @@ def test_every_bug_has_a_story_a_source_and_a_scenario_and_there_are_enough() ->
     for mutant in MUTANTS.values():
         assert mutant.story.endswith("."), mutant.name
         assert mutant.source, mutant.name
-        assert scenario_of(mutant.scenario).name
+        assert search.scenario_of(mutant.scenario).name
 
 
 def test_every_bug_of_kafkas_history_is_planted() -> None:
@@ -112,20 +99,20 @@ def test_every_bug_of_kafkas_history_is_planted() -> None:
 
 
 def test_every_oracle_has_a_bug_of_its_own() -> None:
-    assert set(ALONE) == {kind.__name__ for kind in ALL}
-    assert set(ALONE.values()) <= set(MUTANTS)
+    assert set(search.ALONE) == {kind.__name__ for kind in ALL}
+    assert set(search.ALONE.values()) <= set(MUTANTS)
 
 
 def test_a_patch_puts_everything_back() -> None:
     table = {1: "one"}
-    known = (Catch.row, scenario_of, dict(table))
+    known = (search.Catch.row, search.scenario_of, dict(table))
     with Patch() as patch:
-        patch.setattr(Catch, "row", None)
-        patch.setattr(Catch, "row", 7)
+        patch.setattr(search.Catch, "row", None)
+        patch.setattr(search.Catch, "row", 7)
         patch.setitem(table, 1, "two")
         patch.setitem(table, 2, "two")
-        assert (vars(Catch)["row"], table) == (7, {1: "two", 2: "two"})
-    assert (Catch.row, scenario_of, table) == known
+        assert (vars(search.Catch)["row"], table) == (7, {1: "two", 2: "two"})
+    assert (search.Catch.row, search.scenario_of, table) == known
 
 
 @pytest.mark.parametrize("name", MUTANTS)
@@ -138,29 +125,33 @@ def test_a_bug_can_be_planted(name: str) -> None:
 def test_what_is_found_is_kept_in_order(tmp_path: Path) -> None:
     first, second = list(MUTANTS)[:2]
     catches = {
-        name: Catch(mutant=name, scenario="default", seed=seed, noticed_by="OneVote")
+        name: search.Catch(mutant=name, scenario="default", seed=seed, noticed_by="OneVote")
         for seed, name in enumerate((second, first))
     }
     path = tmp_path / "seeds.json"
-    assert recorded(path) == Recorded(mutants={}, oracles={})
-    record(Recorded(mutants=catches, oracles={"OneVote": catches[first]}), path)
-    assert list(recorded(path).mutants) == [first, second]
-    assert recorded(path).oracles == {"OneVote": catches[first]}
+    assert search.recorded(path) == search.Recorded(mutants={}, oracles={})
+    search.record(search.Recorded(mutants=catches, oracles={"OneVote": catches[first]}), path)
+    assert list(search.recorded(path).mutants) == [first, second]
+    assert search.recorded(path).oracles == {"OneVote": catches[first]}
 
 
 def test_a_search_replaces_what_it_looked_for(tmp_path: Path) -> None:
-    first, second = (Catch(mutant=name, scenario="default", seed=3, noticed_by="OneVote") for name in list(MUTANTS)[:2])
+    first, second = (
+        search.Catch(mutant=name, scenario="default", seed=3, noticed_by="OneVote") for name in list(MUTANTS)[:2]
+    )
     path = tmp_path / "seeds.json"
-    record_found([(first.mutant, None, first), (second.mutant, None, second), (first.mutant, "OneVote", first)], path)
-    assert recorded(path).oracles == {"OneVote": first}
+    search.record_found(
+        [(first.mutant, None, first), (second.mutant, None, second), (first.mutant, "OneVote", first)], path
+    )
+    assert search.recorded(path).oracles == {"OneVote": first}
     later = replace(second, seed=9)
-    record_found([(first.mutant, None, None), (second.mutant, None, later)], path)
-    assert recorded(path) == Recorded(mutants={second.mutant: later}, oracles={"OneVote": first})
+    search.record_found([(first.mutant, None, None), (second.mutant, None, later)], path)
+    assert search.recorded(path) == search.Recorded(mutants={second.mutant: later}, oracles={"OneVote": first})
 
 
 def test_a_bug_without_a_seed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.sim.mutants.search.recorded", lambda: Recorded(mutants={}, oracles={}))
-    assert replay("votes_are_given_twice")["verdict"] != CAUGHT
+    monkeypatch.setattr("tests.sim.mutants.search.recorded", lambda: search.Recorded(mutants={}, oracles={}))
+    assert search.replay("votes_are_given_twice")["verdict"] != search.CAUGHT
 
 
 def table_of_mutants() -> str:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pykraft import types
 from pykraft.client.serde import Serde, bytes_serde, text_serde
 from pykraft.errors import RecordBatchTooLargeError, StorageError, UsageError
 from pykraft.log.fs import Fs, make_directory
@@ -31,23 +32,11 @@ from pykraft.snapshot.writer import (
     membership_in_snapshot,
     write_bootstrap,
 )
-from pykraft.types import (
-    ControlRecord,
-    Epoch,
-    KRaftVersion,
-    KRaftVoters,
-    MembershipRecord,
-    Offset,
-    OffsetAndEpoch,
-    SnapshotFooter,
-    SnapshotHeader,
-    VoterSet,
-)
 from tests.core.replicas import voter_set
 from tests.disks import ScriptedDisk
 from tests.snapshot.snapshots import DIRECTORY, ID, TIMESTAMP_MS, VOTERS, begin, content, disk, write
 
-HEADER, FOOTER = SnapshotHeader(TIMESTAMP_MS), SnapshotFooter()
+HEADER, FOOTER = types.SnapshotHeader(TIMESTAMP_MS), types.SnapshotFooter()
 
 
 @pytest.fixture
@@ -60,12 +49,12 @@ def fs() -> VirtualDisk:
     ("kraft_version", "voters", "expected"),
     [
         (0, None, [HEADER]),
-        (1, None, [HEADER, KRaftVersion(1)]),
-        (1, VOTERS, [HEADER, KRaftVersion(1), KRaftVoters(VOTERS)]),
+        (1, None, [HEADER, types.KRaftVersion(1)]),
+        (1, VOTERS, [HEADER, types.KRaftVersion(1), types.KRaftVoters(VOTERS)]),
     ],
 )
 def test_a_snapshot_has_a_header_the_voters_and_a_footer(
-    fs: VirtualDisk, kraft_version: int, voters: VoterSet | None, expected: list[ControlRecord]
+    fs: VirtualDisk, kraft_version: int, voters: types.VoterSet | None, expected: list[types.ControlRecord]
 ) -> None:
     writer = SnapshotWriter(
         fs,
@@ -239,7 +228,7 @@ def test_a_snapshot_that_is_there_after_a_crash_is_whole(
     if loses_power:
         fs.lose_power()
     fs.drop_handles()
-    found = clean_at_start(fs, DIRECTORY, log_start_offset=Offset(0), leader_epoch=Epoch(3))
+    found = clean_at_start(fs, DIRECTORY, log_start_offset=types.Offset(0), leader_epoch=types.Epoch(3))
     assert found in ([[ID]] if is_frozen else [[], [ID]])
     for snapshot_id in found:
         path = checkpoint_path(DIRECTORY, snapshot_id)
@@ -428,15 +417,15 @@ def test_neither_does_a_disk_that_reorders_show_half_a_checkpoint(
 
 @pytest.mark.parametrize(
     ("voters", "records"),
-    [(voter_set(1, 2), (KRaftVersion(1), KRaftVoters(voter_set(1, 2)))), (None, (KRaftVersion(1),))],
+    [(voter_set(1, 2), (types.KRaftVersion(1), types.KRaftVoters(voter_set(1, 2)))), (None, (types.KRaftVersion(1),))],
 )
 def test_what_is_written_is_read(
-    tmp_path: Path, voters: VoterSet | None, records: tuple[MembershipRecord, ...]
+    tmp_path: Path, voters: types.VoterSet | None, records: tuple[types.MembershipRecord, ...]
 ) -> None:
     fs, partition = OsFs(), tmp_path / "t-0"
     write_bootstrap(fs, partition, voters)
     assert list_snapshots(fs, partition) == [BOOTSTRAP_ID]
-    assert membership_in_snapshot(fs, partition, Offset(0)) == (0, records)
+    assert membership_in_snapshot(fs, partition, types.Offset(0)) == (0, records)
 
 
 def test_the_newest_snapshot_within_the_log_says_it_or_else_the_first_one_beyond(tmp_path: Path) -> None:
@@ -446,7 +435,7 @@ def test_the_newest_snapshot_within_the_log_says_it_or_else_the_first_one_beyond
         writer = SnapshotWriter(
             fs,
             tmp_path,
-            OffsetAndEpoch(offset=Offset(end_offset), epoch=Epoch(1)),
+            types.OffsetAndEpoch(offset=types.Offset(end_offset), epoch=types.Epoch(1)),
             bytes_serde,
             last_contained_log_timestamp=0,
             kraft_version=1,
@@ -455,12 +444,12 @@ def test_the_newest_snapshot_within_the_log_says_it_or_else_the_first_one_beyond
         writer.freeze()
         writer.close()
     for log_end, told_at, voter_id in ((9, 9, 1), (10, 10, 1), (25, 20, 2), (99, 30, 3)):
-        found = membership_in_snapshot(fs, tmp_path, Offset(log_end))
-        assert found == (told_at, (KRaftVersion(1), KRaftVoters(voter_set(voter_id))))
+        found = membership_in_snapshot(fs, tmp_path, types.Offset(log_end))
+        assert found == (told_at, (types.KRaftVersion(1), types.KRaftVoters(voter_set(voter_id))))
 
 
 def test_without_a_snapshot_nothing_is_said(tmp_path: Path) -> None:
-    assert membership_in_snapshot(OsFs(), tmp_path, Offset(9)) == (0, ())
+    assert membership_in_snapshot(OsFs(), tmp_path, types.Offset(9)) == (0, ())
 
 
 def test_it_holds_no_records_of_an_application(tmp_path: Path) -> None:

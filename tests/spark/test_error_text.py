@@ -5,14 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pykraft.errors import (
-    CorruptionError,
-    ForeignDirectoryError,
-    PykraftError,
-    QuorumUnavailableError,
-    StorageError,
-    UsageError,
-)
+from pykraft import errors
 from pykraft.spark.error_text import error_in, reason, rows_without_traceback, without_traceback
 
 STORY = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted
@@ -21,21 +14,21 @@ Traceback (most recent call last):
 {}
 	at org.apache.spark.Something
 """
-DAMAGE = CorruptionError("n1/0.log", position=70, expected="a valid batch", found="one, with CRC 1")
+DAMAGE = errors.CorruptionError("n1/0.log", position=70, expected="a valid batch", found="one, with CRC 1")
 
 
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (DAMAGE, CorruptionError),
-        (CorruptionError("a: b", position=0, expected="x", found="y"), CorruptionError),
-        (StorageError("n1", "no longer has any segments"), StorageError),
-        (ForeignDirectoryError("n1", "is another's"), StorageError),
-        (UsageError("the option rows = 'x'"), UsageError),
-        (QuorumUnavailableError("nobody answers"), PykraftError),
+        (DAMAGE, errors.CorruptionError),
+        (errors.CorruptionError("a: b", position=0, expected="x", found="y"), errors.CorruptionError),
+        (errors.StorageError("n1", "no longer has any segments"), errors.StorageError),
+        (errors.ForeignDirectoryError("n1", "is another's"), errors.StorageError),
+        (errors.UsageError("the option rows = 'x'"), errors.UsageError),
+        (errors.QuorumUnavailableError("nobody answers"), errors.PykraftError),
     ],
 )
-def test_an_error_of_ours_comes_back(error: PykraftError, kind: type[PykraftError]) -> None:
+def test_an_error_of_ours_comes_back(error: errors.PykraftError, kind: type[errors.PykraftError]) -> None:
     for line in (
         f"pykraft.errors.{type(error).__name__}: {error}",
         f"  x: pykraft.errors.{type(error).__name__}: {error}",
@@ -86,8 +79,8 @@ def many(kind: type[Exception]) -> Iterator[int]:
 @pytest.mark.parametrize("act", [one, lambda kind: list(many(kind))])
 def test_an_error_of_ours_is_plain_and_a_bug_is_not(act: object) -> None:
     assert callable(act)
-    with pytest.raises(UsageError) as ours:
-        act(UsageError)
+    with pytest.raises(errors.UsageError) as ours:
+        act(errors.UsageError)
     told = "".join(traceback.format_exception(ours.value))
     assert told.endswith("pykraft.errors.UsageError: what is wrong\n")
     assert "ValueError" not in told
@@ -101,4 +94,4 @@ def test_an_error_of_ours_is_plain_and_a_bug_is_not(act: object) -> None:
 
 def test_the_rest_is_as_it_was() -> None:
     assert one.__doc__ == "What it does."
-    assert next(many(UsageError)) == 1
+    assert next(many(errors.UsageError)) == 1

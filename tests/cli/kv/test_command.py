@@ -10,18 +10,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from pykraft import errors
 from pykraft.cli.kv import command as items_module
 from pykraft.cli.kv import command as lock_module
 from pykraft.cli.kv import command as module
 from pykraft.cli.kv.command import URLS, client_of, kv, lock, put, serve, wanted_range, watch
-from pykraft.errors import (
-    CompactedError,
-    LeaseLostError,
-    OutcomeUnknownError,
-    PykraftError,
-    QuorumUnavailableError,
-    UsageError,
-)
 from pykraft.kv import service
 from pykraft.types import Endpoint
 from tests.kv.scripted_node import Answer, ScriptedNode, error, scripted
@@ -46,12 +39,12 @@ def test_each_change_is_a_line() -> None:
 
 def test_compacted_changes_are_an_error() -> None:
     with scripted(lambda path, body: (410, error("compacted", oldest_revision=9))) as node:
-        assert isinstance(call(node, "a", "--from", "3").exception, CompactedError)
+        assert isinstance(call(node, "a", "--from", "3").exception, errors.CompactedError)
 
 
 def test_the_default_nodes_are_those_of_serve() -> None:
     assert client_of(URLS, 1)._nodes == [(False, "127.0.0.1", port) for port in (7080, 7081, 7082)]
-    with pytest.raises(UsageError, match="give 1 to 15 addresses"):
+    with pytest.raises(errors.UsageError, match="give 1 to 15 addresses"):
         client_of(" , ", 1)
 
 
@@ -101,7 +94,7 @@ def test_a_value_is_printed(words: Sequence[str], value: bytes, shown: bytes) ->
 def test_a_missing_key_is_an_error_and_an_empty_prefix_is_not() -> None:
     with scripted(lambda path, body: range_of()) as node:
         result = at(node, "get", "a\nb", "--stale")
-        assert isinstance(result.exception, PykraftError)
+        assert isinstance(result.exception, errors.PykraftError)
         assert str(result.exception) == "there is no key 'a\\nb'"
         assert node.asked[0][1]["stale"] is True
         assert at(node, "get", "a", "--prefix").stdout == ""
@@ -148,10 +141,10 @@ def test_keys_are_deleted() -> None:
 
 def test_errors_are_told_as_they_are() -> None:
     with scripted(lambda path, body: (504, error("unknown", "unknown"))) as node:
-        assert isinstance(at(node, "put", "a", "b").exception, OutcomeUnknownError)
+        assert isinstance(at(node, "put", "a", "b").exception, errors.OutcomeUnknownError)
     with scripted(lambda path, body: (400, error("invalid"))) as node:
-        assert isinstance(at(node, "put", "", "b").exception, UsageError)
-        assert isinstance(at(node, "get", "a", "--raw", "--json").exception, UsageError)
+        assert isinstance(at(node, "put", "", "b").exception, errors.UsageError)
+        assert isinstance(at(node, "get", "a", "--raw", "--json").exception, errors.UsageError)
 
 
 HELD = {"held": True, "token": 5, "key": "tool/0000000000000005", "ahead": 0}
@@ -198,7 +191,7 @@ def test_a_command_is_ended_when_the_lock_is_lost(tmp_path: Path, monkeypatch: p
 
     with scripted(answer) as node:
         result = locked(node, "--ttl", "1", "tool", "--", sys.executable, "-c", code)
-    assert isinstance(result.exception, LeaseLostError)
+    assert isinstance(result.exception, errors.LeaseLostError)
     assert "was ended, since another one may hold the lock now" in str(result.exception)
     assert ended.exists()
 
@@ -206,20 +199,20 @@ def test_a_command_is_ended_when_the_lock_is_lost(tmp_path: Path, monkeypatch: p
 def test_a_command_that_ignores_its_end_is_killed() -> None:
     with answers(keep=(409, error("lease_ended"))) as node:
         result = locked(node, "--ttl", "1", "tool", "--", "sh", "-c", "trap '' TERM; while :; do sleep 0.01; done")
-    assert isinstance(result.exception, LeaseLostError)
+    assert isinstance(result.exception, errors.LeaseLostError)
 
 
 def test_a_lock_that_is_not_free_and_commands_that_cannot_run(tmp_path: Path) -> None:
     with scripted(lambda path, body: (200, {"lease": 7, "held": False, "ahead": 1})) as node:
         result = locked(node, "--wait", "0.1", "tool", "--", "true")
-        assert isinstance(result.exception, QuorumUnavailableError)
+        assert isinstance(result.exception, errors.QuorumUnavailableError)
         assert "lock 'tool' was not free within 0.1 s" in str(result.exception)
         asked = len(node.asked)
         for words, told in (
             (("tool", "--", "no-such-command"), "no-such-command: there is no such command"),
             (("", "--", "true"), "a lock has a name"),
         ):
-            with pytest.raises(UsageError, match=told):
+            with pytest.raises(errors.UsageError, match=told):
                 raise locked(node, *words).exception or AssertionError
         assert len(node.asked) == asked, "nothing was asked"
     broken = tmp_path / "broken"
@@ -227,7 +220,7 @@ def test_a_lock_that_is_not_free_and_commands_that_cannot_run(tmp_path: Path) ->
     broken.chmod(0o700)
     with answers() as node:
         result = locked(node, "tool", "--", str(broken))
-        assert isinstance(result.exception, UsageError)
+        assert isinstance(result.exception, errors.UsageError)
         assert node.asked[-1][0] == "/v1/lease/revoke"
 
 

@@ -3,18 +3,9 @@
 import pytest
 
 from pykraft.client.arguments import ENDPOINTS_MAX
+from pykraft.client.remote import leader_search
 from pykraft.client.remote.admin import Admin
 from pykraft.client.remote.leader_fetch import LeaderFetch
-from pykraft.client.remote.leader_search import (
-    AskedNodes,
-    LeaderSearch,
-    Patience,
-    do_not_tell,
-    nodes_in,
-    own_words,
-    problem_in,
-    whom_it_names,
-)
 from pykraft.client.remote.numbered_appender import NumberedAppender
 from pykraft.client.remote.observer import TOPICS
 from pykraft.errors import ErrorCode, QuorumUnavailableError
@@ -32,7 +23,7 @@ A, B, C, D = (Endpoint(name, 1) for name in "abcd")
 
 
 def test_nodes_are_asked_in_turn_until_one_names_a_leader() -> None:
-    search = LeaderSearch([A, B, A])
+    search = leader_search.LeaderSearch([A, B, A])
     assert search.whom == A
     search.failed(A, "refused")
     assert search.whom == B
@@ -44,7 +35,7 @@ def test_nodes_are_asked_in_turn_until_one_names_a_leader() -> None:
 
 
 def test_a_leader_that_fails_is_one_of_many_again() -> None:
-    search = LeaderSearch([A, B])
+    search = leader_search.LeaderSearch([A, B])
     search.redirected(A, Epoch(1), B, "not me")
     search.led(B)
     assert search.asked.story == ""
@@ -54,28 +45,28 @@ def test_a_leader_that_fails_is_one_of_many_again() -> None:
 
 
 def test_an_older_epoch_says_nothing_of_who_leads() -> None:
-    search = LeaderSearch([A, B])
+    search = leader_search.LeaderSearch([A, B])
     search.redirected(A, Epoch(5), C, "not me")
     search.redirected(B, Epoch(4), D, "not me")
     assert (search.whom, search.epoch) == (C, 5)
 
 
 def test_a_higher_epoch_ends_what_was_known() -> None:
-    search = LeaderSearch([A, B])
+    search = leader_search.LeaderSearch([A, B])
     search.redirected(A, Epoch(5), C, "not me")
     search.redirected(B, Epoch(6), None, "election")
     assert (search.leader, search.epoch) == (None, 6)
 
 
 def test_a_node_that_names_itself_and_does_not_lead_is_no_leader() -> None:
-    search = LeaderSearch([A, B])
+    search = leader_search.LeaderSearch([A, B])
     search.redirected(A, Epoch(1), A, "odd")
     assert search.leader is None
     assert search.whom == B
 
 
 def test_nobody_is_there_when_all_are_unreachable_and_nobody_redirected() -> None:
-    search = LeaderSearch([A, B])
+    search = leader_search.LeaderSearch([A, B])
     search.failed(A, "refused")
     assert not search.is_nobody_there
     search.redirected(B, Epoch(1), C, "not me")
@@ -86,14 +77,14 @@ def test_nobody_is_there_when_all_are_unreachable_and_nobody_redirected() -> Non
 
 
 def test_the_nodes_that_are_remembered_are_bounded() -> None:
-    search = LeaderSearch([A])
+    search = leader_search.LeaderSearch([A])
     for port in range(1, ENDPOINTS_MAX + 10):
         search.redirected(A, Epoch(1), Endpoint("x", port), "not me")
     assert len(search.nodes) == ENDPOINTS_MAX
 
 
 def test_voters_that_are_named_are_asked_too() -> None:
-    search = LeaderSearch([A])
+    search = leader_search.LeaderSearch([A])
     search.redirected(A, Epoch(1), None, "knows none")
     search.add_voters(A, {NodeId(1): A, NodeId(2): B}, None)
     assert search.whom == A
@@ -102,21 +93,21 @@ def test_voters_that_are_named_are_asked_too() -> None:
 
 
 def test_what_a_node_says_of_itself_replaces_what_it_answered() -> None:
-    search = LeaderSearch([A])
+    search = leader_search.LeaderSearch([A])
     search.redirected(A, Epoch(1), None, "knows none")
     search.add_voters(A, {NodeId(1): A}, "its directory is unproven")
     assert search.asked.story.endswith(f"voter 1 at {A}: its directory is unproven")
 
 
 def test_a_node_under_two_names_is_asked_last_under_both() -> None:
-    search = LeaderSearch([A, Endpoint("10.0.0.1", 1), B])
+    search = leader_search.LeaderSearch([A, Endpoint("10.0.0.1", 1), B])
     search.asked.resolved(A, ["10.0.0.1"])
     search.failed(A, "refused")
     assert search.whom == B
 
 
 def test_nobody_has_to_be_told() -> None:
-    do_not_tell("why")
+    leader_search.do_not_tell("why")
 
 
 NAMED, NUMERIC, OTHER, THIRD = (Endpoint(*each) for each in (("n", 1), ("10.0.0.1", 1), ("n", 2), ("10.0.0.3", 3)))
@@ -124,8 +115,8 @@ VOTERS = {NodeId(3): THIRD, NodeId(1): NUMERIC, NodeId(2): OTHER}
 REFUSED = "connection refused"
 
 
-def asked(*bootstrap: Endpoint) -> AskedNodes:
-    found = AskedNodes(bootstrap)
+def asked(*bootstrap: Endpoint) -> leader_search.AskedNodes:
+    found = leader_search.AskedNodes(bootstrap)
     found.resolved(NAMED, ["::1", "10.0.0.1"])
     return found
 
@@ -147,7 +138,7 @@ def test_voters_are_told_by_id_each_once_under_the_name_that_was_known_first() -
 
 
 def test_two_names_that_turn_out_to_be_one_node_are_told_once() -> None:
-    nodes = AskedNodes([NAMED, NUMERIC])
+    nodes = leader_search.AskedNodes([NAMED, NUMERIC])
     nodes.note(NUMERIC, "first", has_answered=False)
     nodes.note(NAMED, "second", has_answered=False)
     assert nodes.story == "n:1: second; 10.0.0.1:1: first"
@@ -184,31 +175,34 @@ def test_who_answers_under_an_unknown_name_may_be_a_voter_so_nobody_is_counted()
 
 
 def test_the_nodes_are_bounded() -> None:
-    nodes = AskedNodes([NAMED])
+    nodes = leader_search.AskedNodes([NAMED])
     assert sum(nodes.add(Endpoint("x", port)) for port in range(1, 2 * ENDPOINTS_MAX)) == ENDPOINTS_MAX - 1
 
 
 def test_a_refusal_that_is_not_for_want_of_a_leader_names_no_nodes() -> None:
     body = {**cluster_body(-1, {1: NUMERIC}), "error_code": ErrorCode.LEADER_NOT_AVAILABLE}
-    assert nodes_in(body) == {1: NUMERIC}
-    assert nodes_in({**body, "error_code": ErrorCode.MISMATCHED_ENDPOINT_TYPE}) == {}
+    assert leader_search.nodes_in(body) == {1: NUMERIC}
+    assert leader_search.nodes_in({**body, "error_code": ErrorCode.MISMATCHED_ENDPOINT_TYPE}) == {}
 
 
 def test_a_node_may_say_of_itself_why_it_cannot_vote() -> None:
     led = cluster_body(2, {1: NUMERIC})
-    assert own_words({**led, "error_code": 0, "error_message": None}) is None
-    assert problem_in({**led, "error_code": 0, "error_message": None}) is None
+    assert leader_search.own_words({**led, "error_code": 0, "error_message": None}) is None
+    assert leader_search.problem_in({**led, "error_code": 0, "error_message": None}) is None
     cannot = {**led, "error_code": 0, "error_message": "its directory is unproven"}
-    assert own_words(cannot) == "its directory is unproven"
-    assert problem_in(cannot) == "it names node 2 as the leader, and its directory is unproven"
+    assert leader_search.own_words(cannot) == "its directory is unproven"
+    assert leader_search.problem_in(cannot) == "it names node 2 as the leader, and its directory is unproven"
     unknown = {**led, "error_code": ErrorCode.LEADER_NOT_AVAILABLE, "error_message": None}
-    assert own_words(unknown) == problem_in(unknown) == "it knows no leader"
-    assert own_words({**led, "error_code": ErrorCode.MISMATCHED_ENDPOINT_TYPE, "error_message": "no"}) is None
+    assert leader_search.own_words(unknown) == leader_search.problem_in(unknown) == "it knows no leader"
+    assert (
+        leader_search.own_words({**led, "error_code": ErrorCode.MISMATCHED_ENDPOINT_TYPE, "error_message": "no"})
+        is None
+    )
 
 
 @pytest.mark.parametrize("leader_id", [None, -1])
 def test_no_leader_is_told_the_same_in_each_protocol(leader_id: int | None) -> None:
-    assert whom_it_names(leader_id) == "it knows no leader"
+    assert leader_search.whom_it_names(leader_id) == "it knows no leader"
 
 
 CLIENTS = {"api_keys": api_key_bodies({**API_VERSIONS, **CLIENT_VERSIONS})}
@@ -244,8 +238,8 @@ async def test_admin_observer_and_appender_tell_the_same(*, is_kafka: bool) -> N
     bootstrap = [Endpoint("localhost", node.endpoint.port), dead[1]]
     told: list[str] = []
     async with node:
-        patience = Patience(timeout_ms=1_000, request_timeout_ms=900, retry_backoff_ms=5)
-        limits = Patience(timeout_ms=1_000, request_timeout_ms=900, retry_backoff_ms=5)
+        patience = leader_search.Patience(timeout_ms=1_000, request_timeout_ms=900, retry_backoff_ms=5)
+        limits = leader_search.Patience(timeout_ms=1_000, request_timeout_ms=900, retry_backoff_ms=5)
         reader = LeaderFetch(bootstrap, topics=TOPICS, cluster_id=None, client_id="test", patience=patience)
         appender = NumberedAppender(bootstrap, patience=patience)
         async with Admin(bootstrap, patience=limits) as admin, appender:
@@ -271,7 +265,7 @@ async def test_a_node_that_falls_silent_when_asked_for_the_voters_is_asked_again
             ApiKey.PRODUCE: lambda _: answer,
         }
     )
-    patience = Patience(timeout_ms=300, request_timeout_ms=50, retry_backoff_ms=5)
+    patience = leader_search.Patience(timeout_ms=300, request_timeout_ms=50, retry_backoff_ms=5)
     async with node, NumberedAppender([node.endpoint], patience=patience) as appender:
         with pytest.raises(QuorumUnavailableError, match="it knows no leader"):
             await appender.append(b"a")

@@ -17,21 +17,8 @@ from pykraft.core.replica import Replica
 from pykraft.core.state import Candidate, Follower, Prospective, State, Unattached
 from pykraft.errors import ErrorCode
 from pykraft.types import Instant
+from tests.core import replicas
 from tests.core.on.test_pre_vote import asked
-from tests.core.replicas import (
-    LATER_MS,
-    NOW,
-    answer,
-    candidate,
-    done,
-    follower,
-    leader,
-    prospective,
-    replica,
-    resigned,
-    unattached,
-    voter_set,
-)
 from tests.core.said import voted
 
 BACKOFF_MS = 20
@@ -41,8 +28,10 @@ CAMPAIGN_MS = EARLY_BACKOFFS * BACKOFF_MS
 def refuse(made: Replica, peer_id: int = 2, *, is_refused: bool = True) -> list[Effect]:
     """The connection to this peer fails."""
     error = ErrorCode.BROKER_NOT_AVAILABLE
-    on_send_failed(made, SendFailed(peer_id=peer_id, correlation_id=0, error=error, is_refused=is_refused), NOW)
-    return done(made)
+    on_send_failed(
+        made, SendFailed(peer_id=peer_id, correlation_id=0, error=error, is_refused=is_refused), replicas.NOW
+    )
+    return replicas.done(made)
 
 
 def early_ms(made: Replica) -> int | None:
@@ -55,7 +44,7 @@ def at(ms: int) -> Instant:
 
 def refused() -> Replica:
     """A follower of node 2 that has fetched from it, and was refused since."""
-    made = replica(follower(has_fetched=True))
+    made = replicas.replica(replicas.follower(has_fetched=True))
     refuse(made)
     return made
 
@@ -71,15 +60,15 @@ def campaigning() -> Replica:
 
 
 def test_a_refusal_starts_a_short_pause_and_ends_the_denial_of_pre_votes() -> None:
-    made = replica(follower(has_fetched=True))
+    made = replicas.replica(replicas.follower(has_fetched=True))
     (report,) = refuse(made)
     assert isinstance(report, Report)
     assert report.text == "node 2, the leader of epoch 5, refuses connections: no process listens there"
     assert isinstance(made.state, Follower)
-    assert (made.state.has_fetched, made.state.fetch_deadline_ms) == (False, LATER_MS)
-    pause_ms = (early_ms(made) or 0) - NOW.mono_ms
+    assert (made.state.has_fetched, made.state.fetch_deadline_ms) == (False, replicas.LATER_MS)
+    pause_ms = (early_ms(made) or 0) - replicas.NOW.mono_ms
     assert BACKOFF_MS <= pause_ms < BACKOFF_MS + CAMPAIGN_MS
-    assert next_deadline_ms(made) == NOW.mono_ms + pause_ms
+    assert next_deadline_ms(made) == replicas.NOW.mono_ms + pause_ms
 
 
 def test_one_refusal_counts_until_the_leader_answers() -> None:
@@ -88,23 +77,31 @@ def test_one_refusal_counts_until_the_leader_answers() -> None:
     assert refuse(made) == []
     assert made.state == before
     assert isinstance(before, Follower)
-    made.state = before.heard(NOW, 2_000)
+    made.state = before.heard(replicas.NOW, 2_000)
     assert early_ms(made) is None
     assert refuse(made) != []
     assert early_ms(made) is not None
 
 
 @pytest.mark.parametrize(
-    "state", [unattached(), prospective(leader_id=2), candidate(), leader(), resigned(), follower()]
+    "state",
+    [
+        replicas.unattached(),
+        replicas.prospective(leader_id=2),
+        replicas.candidate(),
+        replicas.leader(),
+        replicas.resigned(),
+        replicas.follower(),
+    ],
 )
 def test_a_refusal_means_nothing_to_who_does_not_hear_a_leader(state: State) -> None:
-    made = replica(state)
+    made = replicas.replica(state)
     assert refuse(made) == []
     assert made.state == state
 
 
 def test_neither_a_broken_connection_nor_another_peer_counts() -> None:
-    made = replica(follower(has_fetched=True))
+    made = replicas.replica(replicas.follower(has_fetched=True))
     before = made.state
     refuse(made, is_refused=False)
     refuse(made, peer_id=3)
@@ -115,19 +112,19 @@ def test_it_asks_for_pre_votes_and_keeps_its_fetch_deadline() -> None:
     made = campaigning()
     state = made.state
     assert isinstance(state, Prospective)
-    assert (state.leader_id, state.leader_has_left, state.fetch_deadline_ms) == (2, True, LATER_MS)
-    asks = [(each.peer.id, each.message) for each in done(made) if isinstance(each, Send)]
+    assert (state.leader_id, state.leader_has_left, state.fetch_deadline_ms) == (2, True, replicas.LATER_MS)
+    asks = [(each.peer.id, each.message) for each in replicas.done(made) if isinstance(each, Send)]
     assert [peer_id for peer_id, _ in asks] == [2, 3]
     assert all(isinstance(message, messages.VoteRequest) and message.pre_vote for _, message in asks)
 
 
 def test_an_early_denial_is_asked_again_and_a_grant_elects() -> None:
     made = campaigning()
-    answer(made, voted(granted=False, leader_id=2), peer_id=3)
+    replicas.answer(made, voted(granted=False, leader_id=2), peer_id=3)
     assert made.connections.is_backing_off(3)
     assert isinstance(made.state, Prospective)
     assert made.state.tally.unanswered == (2, 3)
-    answer(made, voted(leader_id=2), peer_id=3)
+    replicas.answer(made, voted(leader_id=2), peer_id=3)
     assert isinstance(made.state, Candidate)
 
 
@@ -139,24 +136,24 @@ def test_it_follows_again_when_its_time_is_over_and_no_refusal_counts() -> None:
     assert isinstance(made.state, Prospective)
     poll(made, at(end_ms))
     assert isinstance(made.state, Follower)
-    assert (made.state.fetch_deadline_ms, made.state.has_fetched, early_ms(made)) == (LATER_MS, False, None)
-    done(made)
+    assert (made.state.fetch_deadline_ms, made.state.has_fetched, early_ms(made)) == (replicas.LATER_MS, False, None)
+    replicas.done(made)
     assert refuse(made) == []
 
 
 def test_a_denial_of_the_leader_itself_ends_it() -> None:
     made = campaigning()
-    answer(made, voted(granted=False, leader_id=2), peer_id=2)
+    replicas.answer(made, voted(granted=False, leader_id=2), peer_id=2)
     assert isinstance(made.state, Follower)
-    assert made.state.fetch_deadline_ms == LATER_MS
+    assert made.state.fetch_deadline_ms == replicas.LATER_MS
     granted = campaigning()
-    answer(granted, voted(leader_id=2), peer_id=2)
+    replicas.answer(granted, voted(leader_id=2), peer_id=2)
     assert isinstance(granted.state, Candidate), "it has resigned"
 
 
 def test_a_regular_campaign_counts_the_denial_of_the_leader() -> None:
-    made = replica(prospective(leader_id=2))
-    answer(made, voted(granted=False, leader_id=2), peer_id=2)
+    made = replicas.replica(replicas.prospective(leader_id=2))
+    replicas.answer(made, voted(granted=False, leader_id=2), peer_id=2)
     assert isinstance(made.state, Prospective)
     assert made.state.tally.rejected == {2}
 
@@ -164,8 +161,8 @@ def test_a_regular_campaign_counts_the_denial_of_the_leader() -> None:
 def test_the_fetch_timeout_comes_first_if_it_is_earlier() -> None:
     made = refused()
     assert isinstance(made.state, Follower)
-    made.state = replace(made.state, fetch_deadline_ms=NOW.mono_ms + 1)
-    poll(made, at(NOW.mono_ms + 1))
+    made.state = replace(made.state, fetch_deadline_ms=replicas.NOW.mono_ms + 1)
+    poll(made, at(replicas.NOW.mono_ms + 1))
     assert isinstance(made.state, Prospective)
     assert (made.state.leader_has_left, made.state.fetch_deadline_ms) == (False, None)
 
@@ -176,15 +173,15 @@ def test_who_grants_lets_the_other_go_first() -> None:
     _, found = asked(made)
     assert found
     after_ms = early_ms(made) or 0
-    assert after_ms - NOW.mono_ms >= CAMPAIGN_MS + BACKOFF_MS
+    assert after_ms - replicas.NOW.mono_ms >= CAMPAIGN_MS + BACKOFF_MS
     assert after_ms > before_ms
-    regular = replica(follower())
+    regular = replicas.replica(replicas.follower())
     asked(regular)
     assert early_ms(regular) is None
 
 
 def test_an_observer_never_campaigns() -> None:
-    made = replica(follower(has_fetched=True), voters=voter_set(2, 3))
+    made = replicas.replica(replicas.follower(has_fetched=True), voters=replicas.voter_set(2, 3))
     refuse(made)
     deadline_ms = early_ms(made) or 0
     assert next_deadline_ms(made) is None
@@ -195,12 +192,12 @@ def test_an_observer_never_campaigns() -> None:
 def test_a_higher_epoch_ends_it() -> None:
     made = campaigning()
     ask_epoch = made.epoch + 1
-    answer(made, voted(granted=False, epoch=ask_epoch), peer_id=3)
+    replicas.answer(made, voted(granted=False, epoch=ask_epoch), peer_id=3)
     assert isinstance(made.state, Unattached)
 
 
 def test_a_voter_without_pre_votes_ends_it_and_no_election_begins() -> None:
     made = campaigning()
-    answer(made, messages.TopLevelError(error=ErrorCode.UNSUPPORTED_VERSION), peer_id=3)
+    replicas.answer(made, messages.TopLevelError(error=ErrorCode.UNSUPPORTED_VERSION), peer_id=3)
     assert isinstance(made.state, Follower)
-    assert (made.epoch, made.state.fetch_deadline_ms) == (5, LATER_MS)
+    assert (made.epoch, made.state.fetch_deadline_ms) == (5, replicas.LATER_MS)

@@ -13,6 +13,7 @@ from typing import Final
 
 import pytest
 
+from pykraft import types
 from pykraft.config import INT32_MAX
 from pykraft.core import messages
 from pykraft.core.events import RequestReceived
@@ -21,17 +22,6 @@ from pykraft.core.on.timer import poll
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.errors import ProtocolError
-from pykraft.types import (
-    KRAFT_VERSIONS,
-    ZERO_UUID,
-    Endpoint,
-    Epoch,
-    Listeners,
-    NodeId,
-    ReplicaKey,
-    VersionRange,
-    VoterSet,
-)
 from tests.core.on.voters.test_voter_changes import dynamic
 from tests.core.replicas import LISTENER, NOW, directory, done, follower, later, leader, listeners, replica
 
@@ -43,7 +33,9 @@ def static() -> Replica:
     """A leader of static voters that have told who they are."""
     made = replica(leader(high_watermark=11))
     assert isinstance(made.state, Leader)
-    made.state.volatile_voters = VoterSet.of(replace(one, kraft_version=KRAFT_VERSIONS) for one in made.voters.voters)
+    made.state.volatile_voters = types.VoterSet.of(
+        replace(one, kraft_version=types.KRAFT_VERSIONS) for one in made.voters.voters
+    )
     return made
 
 
@@ -51,14 +43,17 @@ def following() -> Replica:
     return replica(follower())
 
 
-def any_key(rng: Random) -> ReplicaKey:
+def any_key(rng: Random) -> types.ReplicaKey:
     node_id = rng.choice([-5, -1, 0, 1, 2, 3, 4, INT32_MAX])
-    return ReplicaKey(NodeId(node_id), rng.choice([None, ZERO_UUID, *map(directory, (1, 2, 3, 4))]))
+    return types.ReplicaKey(types.NodeId(node_id), rng.choice([None, types.ZERO_UUID, *map(directory, (1, 2, 3, 4))]))
 
 
-def any_listeners(rng: Random) -> Listeners:
-    elsewhere, nowhere = Listeners((("OTHER", Endpoint("x", 0)),)), Listeners(((LISTENER, Endpoint("", 0)),))
-    return rng.choice([Listeners(), elsewhere, nowhere, *map(listeners, (1, 2, 4))])
+def any_listeners(rng: Random) -> types.Listeners:
+    elsewhere, nowhere = (
+        types.Listeners((("OTHER", types.Endpoint("x", 0)),)),
+        types.Listeners(((LISTENER, types.Endpoint("", 0)),)),
+    )
+    return rng.choice([types.Listeners(), elsewhere, nowhere, *map(listeners, (1, 2, 4))])
 
 
 def any_request(rng: Random) -> messages.Request:
@@ -72,16 +67,16 @@ def any_request(rng: Random) -> messages.Request:
         ),
         lambda: messages.RemoveVoterRequest(voter=any_key(rng)),
         lambda: messages.UpdateVoterRequest(
-            epoch=Epoch(rng.choice([-1, 0, 4, 5, 6, INT32_MAX])),
+            epoch=types.Epoch(rng.choice([-1, 0, 4, 5, 6, INT32_MAX])),
             voter=any_key(rng),
             listeners=any_listeners(rng),
-            kraft_version=VersionRange(rng.choice([-1, 0, 1, 2]), rng.choice([-1, 0, 1, 2, 32_767])),
+            kraft_version=types.VersionRange(rng.choice([-1, 0, 1, 2]), rng.choice([-1, 0, 1, 2, 32_767])),
         ),
         lambda: messages.UpdateFeaturesRequest(
             kraft_version=rng.choice([-1, 0, 1, 2, 32_767]), validate_only=rng.random() < 0.3
         ),
         lambda: messages.TransferLeadershipRequest(
-            target_id=NodeId(rng.choice([-1, 0, 1, 2, 3, 4, INT32_MAX])), timeout_ms=timeout_ms
+            target_id=types.NodeId(rng.choice([-1, 0, 1, 2, 3, 4, INT32_MAX])), timeout_ms=timeout_ms
         ),
     ]
     return rng.choice(makers)()

@@ -11,14 +11,7 @@ from pykraft.config import RaftConfig
 from pykraft.core import messages
 from pykraft.core.effects import Effect, Send, WriteElectionState
 from pykraft.core.election import NEVER_MS
-from pykraft.core.on.send_requests import (
-    QUESTIONS_BEFORE_TURNS,
-    ask_for_votes,
-    say_begin_quorum_epoch,
-    say_end_quorum_epoch,
-    send_fetch_to_bootstrap,
-    send_fetch_to_leader,
-)
+from pykraft.core.on import send_requests
 from pykraft.core.on.timer import poll
 from pykraft.core.proof import Survey
 from pykraft.core.replica import Replica
@@ -58,8 +51,8 @@ def messages_of(found: list[Effect]) -> list[messages.Request]:
 @pytest.mark.parametrize("state", [prospective(count=tally(rejected=(2,))), candidate(count=tally(rejected=(2,)))])
 def test_voters_that_have_not_answered_are_asked_for_votes(state: Prospective | Candidate) -> None:
     made = replica(state)
-    ask_for_votes(made, state, NOW)
-    ask_for_votes(made, state, NOW)
+    send_requests.ask_for_votes(made, state, NOW)
+    send_requests.ask_for_votes(made, state, NOW)
     (message,) = messages_of(done(made))
     assert message == messages.VoteRequest(
         epoch=EPOCH, candidate=key(1), voter=key(3), last=END, pre_vote=isinstance(state, Prospective)
@@ -84,15 +77,15 @@ def test_after_many_questions_for_a_pre_vote_each_third_goes_where_the_voter_was
     for at, voters in enumerate(sets):
         made.voter_history.record(Offset(at), KRaftVoters(voters))
     asked = []
-    for _ in range(QUESTIONS_BEFORE_TURNS + 12):
+    for _ in range(send_requests.QUESTIONS_BEFORE_TURNS + 12):
         made.connections.reset()
-        ask_for_votes(made, prospective(), NOW)
+        send_requests.ask_for_votes(made, prospective(), NOW)
         asked += endpoints_of_3(made)
         made.connections.reset()
-        ask_for_votes(made, candidate(), NOW)
+        send_requests.ask_for_votes(made, candidate(), NOW)
         assert endpoints_of_3(made) == asked[-1:]
-    turns = asked[QUESTIONS_BEFORE_TURNS:]
-    assert {*asked[:QUESTIONS_BEFORE_TURNS], *turns[1::3], *turns[2::3]} == {stranger.get(LISTENER)}
+    turns = asked[send_requests.QUESTIONS_BEFORE_TURNS :]
+    assert {*asked[: send_requests.QUESTIONS_BEFORE_TURNS], *turns[1::3], *turns[2::3]} == {stranger.get(LISTENER)}
     assert turns[0::3] == [told.get(LISTENER) for told in (here, former, listeners(5), here)]
 
 
@@ -101,7 +94,7 @@ def test_the_question_for_a_vote_waits_for_the_own_one() -> None:
     write_election(made)
     state = made.state
     assert isinstance(state, Candidate)
-    ask_for_votes(made, state, NOW)
+    send_requests.ask_for_votes(made, state, NOW)
     found = done(made)
     assert {effect.after for effect in found if isinstance(effect, Send)} == {only(found, WriteElectionState).io}
 
@@ -113,9 +106,9 @@ def test_only_silent_voters_hear_begin_quorum_epoch_and_once_in_half_a_fetch_tim
     now = later(1_000)
     state.progress.of(key(2)).fetched(Offset(10), Offset(10), later(1))
     state.progress.of(key(3)).fetched(Offset(10), Offset(10), later(0))
-    say_begin_quorum_epoch(made, state, later(999))
+    send_requests.say_begin_quorum_epoch(made, state, later(999))
     assert done(made) == []
-    say_begin_quorum_epoch(made, state, now)
+    send_requests.say_begin_quorum_epoch(made, state, now)
     found = done(made)
     assert sent(found) == [(3, "BeginQuorumEpochRequest")]
     assert messages_of(found) == [
@@ -127,14 +120,14 @@ def test_only_silent_voters_hear_begin_quorum_epoch_and_once_in_half_a_fetch_tim
 def test_an_only_voter_announces_itself_to_nobody() -> None:
     state = leader(voters=voter_set(1))
     made = replica(state, voters=voter_set(1))
-    say_begin_quorum_epoch(made, state, later(1_000))
+    send_requests.say_begin_quorum_epoch(made, state, later(1_000))
     assert (done(made), state.begin_quorum_deadline_ms) == ([], NEVER_MS)
 
 
 @pytest.mark.conformance("H39")
 def test_a_resigned_leader_tells_voters_that_have_not_acknowledged() -> None:
     made = replica(resigned(), voters=voter_set(1, 2))
-    say_end_quorum_epoch(made, resigned(), NOW)
+    send_requests.say_end_quorum_epoch(made, resigned(), NOW)
     found = done(made)
     assert sent(found) == [(2, "EndQuorumEpochRequest")]
     assert messages_of(found) == [
@@ -147,7 +140,7 @@ def test_a_resigned_leader_tells_voters_that_have_not_acknowledged() -> None:
 def test_a_voter_without_endpoint_cannot_be_asked() -> None:
     voters = VoterSet.of([*voter_set(1, 2).voters, Voter(key=key(3), listeners=Listeners())])
     made = replica(candidate(), voters=voters)
-    ask_for_votes(made, candidate(), NOW)
+    send_requests.ask_for_votes(made, candidate(), NOW)
     assert sent(done(made)) == [(2, "VoteRequest")]
 
 
@@ -155,9 +148,9 @@ def test_a_voter_without_endpoint_cannot_be_asked() -> None:
 def test_a_follower_fetches_from_its_leader_one_fetch_at_a_time() -> None:
     state = follower()
     made = replica(state)
-    send_fetch_to_leader(made, state, NOW)
+    send_requests.send_fetch_to_leader(made, state, NOW)
     found = done(made)
-    send_fetch_to_leader(made, state, NOW)
+    send_requests.send_fetch_to_leader(made, state, NOW)
     assert done(made) == []
     assert only(found, Send).peer.endpoint == listeners(2).get("CONTROLLER")
     assert messages_of(found) == [
@@ -177,9 +170,9 @@ def test_a_follower_fetches_from_its_leader_one_fetch_at_a_time() -> None:
 def test_a_fetch_asks_for_as_much_and_waits_as_long_as_configured() -> None:
     state = follower()
     made = replica(state, config=RaftConfig(fetch_size_bytes_max=4_321, fetch_wait_ms_max=77))
-    send_fetch_to_leader(made, state, NOW)
+    send_requests.send_fetch_to_leader(made, state, NOW)
     made.connections.reset()
-    send_fetch_to_bootstrap(made, NOW)
+    send_requests.send_fetch_to_bootstrap(made, NOW)
     asked = [message for message in messages_of(done(made)) if isinstance(message, messages.FetchRequest)]
     assert [(message.size_bytes_max, message.wait_ms_max) for message in asked] == [(4_321, 77)] * 2
 
@@ -188,7 +181,7 @@ def test_a_fetch_asks_for_as_much_and_waits_as_long_as_configured() -> None:
 def test_a_fetch_waits_for_what_it_acknowledges() -> None:
     made = replica(follower())
     io = made.outbox.next_log_io()
-    send_fetch_to_leader(made, follower(), NOW)
+    send_requests.send_fetch_to_leader(made, follower(), NOW)
     assert only(done(made), Send).after == io
 
 
@@ -201,7 +194,7 @@ def test_while_the_leader_cannot_be_asked_a_bootstrap_server_is(cause: str) -> N
     made = replica(state, bootstrap=BOOTSTRAP)
     if cause == "backs off":
         made.connections.back_off(2, NOW.mono_ms)
-    send_fetch_to_leader(made, state, NOW)
+    send_requests.send_fetch_to_leader(made, state, NOW)
     ((peer_id, name),) = sent(done(made))
     assert peer_id in (-2, -3)
     assert name == "FetchRequest"
@@ -210,16 +203,16 @@ def test_while_the_leader_cannot_be_asked_a_bootstrap_server_is(cause: str) -> N
 def test_without_bootstrap_servers_the_other_voters_are_asked() -> None:
     made = replica(unattached())
     made.connections.back_off(2, NOW.mono_ms)
-    send_fetch_to_bootstrap(made, NOW)
+    send_requests.send_fetch_to_bootstrap(made, NOW)
     assert sent(done(made)) == [(3, "FetchRequest")]
-    send_fetch_to_bootstrap(made, NOW)
+    send_requests.send_fetch_to_bootstrap(made, NOW)
     assert done(made) == []
 
 
 @pytest.mark.conformance(145)
 def test_a_replica_that_knows_no_high_watermark_says_so() -> None:
     made = replica(resigned(), local_id=None)
-    send_fetch_to_bootstrap(made, NOW)
+    send_requests.send_fetch_to_bootstrap(made, NOW)
     (message,) = messages_of(done(made))
     assert isinstance(message, messages.FetchRequest)
     assert (message.replica, message.high_watermark) == (None, -1)
@@ -230,7 +223,7 @@ def test_only_who_can_never_vote_wants_committed_records_only(local_id: int | No
     """An unproven voter sends no id either, and needs what the others have: its vote may be what the commit lacks."""
     made = replica(resigned(), local_id=local_id)
     made.survey = None if local_id is None else Survey(has_fresh_id=False)
-    send_fetch_to_bootstrap(made, NOW)
+    send_requests.send_fetch_to_bootstrap(made, NOW)
     (message,) = messages_of(done(made))
     assert isinstance(message, messages.FetchRequest)
     assert (message.replica, message.is_committed_only) == (None, local_id is None)

@@ -15,13 +15,7 @@ from hypothesis import strategies as st
 from pykraft.core.quarantine import Quarantine
 from pykraft.errors import StorageError, UsageError
 from pykraft.log.index import CHUNK_ENTRIES
-from pykraft.log.offline.dump import (
-    BATCH_SIZE_BYTES_MAX,
-    CHUNK_SIZE_BYTES,
-    Fact,
-    batch_facts,
-    dump_file,
-)
+from pykraft.log.offline import dump
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.quarantine_file import QuarantineFile
 from pykraft.log.small_files.quorum_state import ElectionStore
@@ -50,10 +44,10 @@ def batch(base_offset: int, count: int = 1) -> bytes:
     return encode_batch([b"abc"] * count, base_offset=Offset(base_offset), epoch=Epoch(1), timestamp_ms=1000).data
 
 
-def dumped(path: Path, content: bytes | None = None, *, with_records: bool = False) -> list[Fact]:
+def dumped(path: Path, content: bytes | None = None, *, with_records: bool = False) -> list[dump.Fact]:
     if content is not None:
         path.write_bytes(content)
-    return list(dump_file(OsFs(), path, with_records=with_records))
+    return list(dump.dump_file(OsFs(), path, with_records=with_records))
 
 
 def entries(path: Path, content: bytes | None = None) -> list[dict[str, object]]:
@@ -62,13 +56,13 @@ def entries(path: Path, content: bytes | None = None) -> list[dict[str, object]]
     return [fact.fields for fact in found]
 
 
-def problem(position: int, expected: str, found: str) -> Fact:
-    return Fact("problem", {"position": position, "expected": expected, "found": found})
+def problem(position: int, expected: str, found: str) -> dump.Fact:
+    return dump.Fact("problem", {"position": position, "expected": expected, "found": found})
 
 
 def test_a_log_begins_where_its_name_says(tmp_path: Path) -> None:
     heading, first = dumped(tmp_path / f"{BASE}.log", batch(100))
-    assert heading == Fact("heading", {"text": "Log starting offset: 100"})
+    assert heading == dump.Fact("heading", {"text": "Log starting offset: 100"})
     assert first.fields["baseOffset"] == 100
     assert dumped(tmp_path / f"{BASE}.log", batch(7))[2] == problem(0, "offset 100", "offset 7")
 
@@ -342,8 +336,8 @@ def resealed(data: bytes, *, body: bytes | None = None, patches: Sequence[tuple[
     return bytes(changed)
 
 
-def facts(data: bytes, *, expected_offset: int = 0, with_records: bool = True) -> list[Fact]:
-    return list(batch_facts(Bytes(data), Offset(expected_offset), with_records=with_records))
+def facts(data: bytes, *, expected_offset: int = 0, with_records: bool = True) -> list[dump.Fact]:
+    return list(dump.batch_facts(Bytes(data), Offset(expected_offset), with_records=with_records))
 
 
 def test_an_empty_file_has_no_facts() -> None:
@@ -376,7 +370,7 @@ def test_a_file_cut_at_any_byte() -> None:
         expected = f"a batch{' header' * (size_bytes - len(first) < 61)} of"
         assert what.fields["position"] == len(first)
         assert what.fields["expected"].startswith(expected)
-        assert tail == Fact("tail", {"position": len(first), "invalidBytes": size_bytes - len(first)})
+        assert tail == dump.Fact("tail", {"position": len(first), "invalidBytes": size_bytes - len(first)})
     assert facts(data[:-1])[1] == problem(len(first), f"a batch of {len(second)} bytes", f"{len(second) - 1} bytes")
 
 
@@ -476,31 +470,33 @@ def test_a_control_record_that_cannot_be_read() -> None:
 
 def test_a_file_that_becomes_shorter_while_it_is_read() -> None:
     data = batch_of()
-    (what,) = batch_facts(Bytes(data[:-1], len(data)), Offset(0), with_records=False)
+    (what,) = dump.batch_facts(Bytes(data[:-1], len(data)), Offset(0), with_records=False)
     assert what == problem(0, f"a batch of {len(data)} bytes", f"{len(data) - 1} bytes: the file became shorter")
 
 
 def test_batches_larger_and_smaller_than_the_window() -> None:
-    sizes = [10, CHUNK_SIZE_BYTES - 200, CHUNK_SIZE_BYTES + 5000, 10, 3 * CHUNK_SIZE_BYTES, 20]
+    sizes = [10, dump.CHUNK_SIZE_BYTES - 200, dump.CHUNK_SIZE_BYTES + 5000, 10, 3 * dump.CHUNK_SIZE_BYTES, 20]
     file = Bytes(b"".join(batch_of(bytes(size), base_offset=offset) for offset, size in enumerate(sizes)))
-    found = list(batch_facts(file, Offset(0), with_records=True))
+    found = list(dump.batch_facts(file, Offset(0), with_records=True))
     assert [fact.fields["records"][0]["valueSize"] for fact in found] == sizes
     assert all(fact.fields["isvalid"] for fact in found)
-    assert file.largest_read == len(batch_of(bytes(3 * CHUNK_SIZE_BYTES)))
+    assert file.largest_read == len(batch_of(bytes(3 * dump.CHUNK_SIZE_BYTES)))
 
 
 def test_a_batch_that_claims_too_much_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "sparse"
     damaged = bytearray(batch_of())
-    struct.pack_into(">i", damaged, 8, BATCH_SIZE_BYTES_MAX)
+    struct.pack_into(">i", damaged, 8, dump.BATCH_SIZE_BYTES_MAX)
     path.write_bytes(damaged)
     with path.open("r+b") as sparse:
-        sparse.truncate(2 * BATCH_SIZE_BYTES_MAX)
+        sparse.truncate(2 * dump.BATCH_SIZE_BYTES_MAX)
     file = OsFs().open(path)
-    what, tail = batch_facts(file, Offset(0), with_records=True)
+    what, tail = dump.batch_facts(file, Offset(0), with_records=True)
     file.close()
-    assert what == problem(0, f"a batch of at most {BATCH_SIZE_BYTES_MAX} bytes", f"one of {BATCH_SIZE_BYTES_MAX + 12}")
-    assert tail.fields["invalidBytes"] == 2 * BATCH_SIZE_BYTES_MAX
+    assert what == problem(
+        0, f"a batch of at most {dump.BATCH_SIZE_BYTES_MAX} bytes", f"one of {dump.BATCH_SIZE_BYTES_MAX + 12}"
+    )
+    assert tail.fields["invalidBytes"] == 2 * dump.BATCH_SIZE_BYTES_MAX
 
 
 @given(st.data())

@@ -15,15 +15,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from pykraft.client.serde import bytes_serde
 from pykraft.config import LogSettings, NodeConfig
-from pykraft.core.effects import (
-    EnterQuarantine,
-    InstallSnapshot,
-    LeaveQuarantine,
-    MoveLogStart,
-    NoteProof,
-    TruncateTo,
-    WriteElectionState,
-)
+from pykraft.core import effects
 from pykraft.core.proof import PROVEN
 from pykraft.core.quarantine import Quarantine
 from pykraft.host.open import Opened, open_node
@@ -160,7 +152,7 @@ class Replica:
             "election", f"{before} or {election}", lambda node: node.election in {before, election, Election()}
         )
         voters = self.config.voters.ids
-        self.perform(lambda io: WriteElectionState(io=io, election=election, voters=voters, kraft_version=0))
+        self.perform(lambda io: effects.WriteElectionState(io=io, election=election, voters=voters, kraft_version=0))
         self.promise("election", f"{election}", lambda node: node.election == election)
 
     def kill(self) -> None:
@@ -276,7 +268,7 @@ def unproven(fs: Fs, node_config: NodeConfig, promise: Tell) -> None:
     replica.append(*run_of(0, 2, epoch=4))
     promise("proof", "the proof is on its way", lambda _: True)
     proof = replace(PROVEN, votes_above=Epoch(4))
-    replica.perform(lambda io: NoteProof(io=io, votes_above=proof.votes_above))
+    replica.perform(lambda io: effects.NoteProof(io=io, votes_above=proof.votes_above))
     promise("proof", f"{proof}", lambda node: node.proving.proof == proof)
     replica.append(*run_of(2, 2, epoch=4))
     replica.kill()
@@ -304,7 +296,7 @@ def _truncate(replica: Replica, offset: int) -> None:
     before = tuple(replica.batches)
     replica.batches = [each for each in before if each[0].base_offset < offset]
     replica.tell_log(f"batches up to {offset} and perhaps those behind", Holding(replica.start, before, offset))
-    replica.perform(lambda io: TruncateTo(io=io, end_offset=Offset(offset)))
+    replica.perform(lambda io: effects.TruncateTo(io=io, end_offset=Offset(offset)))
     replica.tell_log(f"batches up to {offset} alone", replica.holding())
 
 
@@ -335,12 +327,12 @@ def quarantined(fs: Fs, node_config: NodeConfig, promise: Tell) -> None:
     replica.append(*run_of(0, 6, epoch=2, size_bytes=150))
     note = Quarantine(epoch=Epoch(2), until_offset=Offset(6), is_cut=True, damages=())
     promise("quarantine", "perhaps", lambda node: node.view.quarantine in {None, note})
-    replica.perform(lambda io: EnterQuarantine(io=io, quarantine=note, end_offset=Offset(0)))
+    replica.perform(lambda io: effects.EnterQuarantine(io=io, quarantine=note, end_offset=Offset(0)))
     promise("quarantine", "it is noted", lambda node: node.view.quarantine == note)
     _truncate(replica, 3)
     replica.append(*run_of(3, 3, epoch=2, size_bytes=150))
     promise("quarantine", "perhaps", lambda node: node.view.quarantine in {None, note})
-    replica.perform(lambda io: LeaveQuarantine(io=io))
+    replica.perform(lambda io: effects.LeaveQuarantine(io=io))
     promise("quarantine", "it is over", lambda node: node.view.quarantine is None)
     replica.append(*run_of(6, 1, epoch=2))
     replica.kill()
@@ -393,7 +385,7 @@ def _clean(replica: Replica, snapshot_id: OffsetAndEpoch) -> None:
     kept = max(base for base in bases if base <= snapshot_id.offset)
     whole = replica.holding()
     replica.tell_log("some segments fewer", *(replace(whole, start=base) for base in bases if base <= kept))
-    replica.perform(lambda io: MoveLogStart(io=io, snapshot_id=snapshot_id))
+    replica.perform(lambda io: effects.MoveLogStart(io=io, snapshot_id=snapshot_id))
     replica.start = kept
     replica.tell_log(f"a log that starts at {kept}", replica.holding())
 
@@ -424,7 +416,7 @@ def installed(fs: Fs, node_config: NodeConfig, promise: Tell) -> None:
     replica.tell_log("nothing behind the snapshot", empty)
     replica.batches, replica.start = [], ID.offset
     replica.node.snapshot_files.catalog.add(ID)
-    replica.perform(lambda io: InstallSnapshot(io=io, snapshot_id=ID))
+    replica.perform(lambda io: effects.InstallSnapshot(io=io, snapshot_id=ID))
     replica.append(*run_of(ID.offset, 9, epoch=3, size_bytes=200))
     replica.kill()
 

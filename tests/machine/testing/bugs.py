@@ -10,18 +10,12 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from pykraft import errors
 from pykraft.client.proposals import _Group
 from pykraft.core.events import CommitHeard
 from pykraft.core.on import dispatch, fetch_response, read
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower
-from pykraft.errors import (
-    CommandRejectedError,
-    NotLeaderError,
-    OutcomeUnknownError,
-    QuorumUnavailableError,
-    UnreachableError,
-)
 from pykraft.host.host import Host
 from pykraft.machine import Applied, StateMachine, forwarder
 from pykraft.machine.applier import Applier, Attempt, ClientSession
@@ -152,7 +146,7 @@ def lost_leadership_is_told_as_not_appended(patch: Patch) -> None:
     """A leader that is replaced says that its open proposals are not in the log."""
 
     def certain(self: Any, outcome: Any) -> None:
-        self._fail(NotLeaderError(None, outcome.epoch))
+        self._fail(errors.NotLeaderError(None, outcome.epoch))
 
     patch.setattr(_Group, "_doubt", certain)
 
@@ -164,8 +158,8 @@ def lost_forward_is_told_as_not_sent(patch: Patch) -> None:
     async def certain(self: ForwardConnection, records: Sequence[bytes]) -> Any:
         try:
             return await ask(self, records)
-        except OutcomeUnknownError as error:
-            raise UnreachableError(self._leader(), str(error)) from error
+        except errors.OutcomeUnknownError as error:
+            raise errors.UnreachableError(self._leader(), str(error)) from error
 
     patch.setattr(ForwardConnection, "ask", certain)
 
@@ -242,7 +236,7 @@ def read_does_not_wait_for_apply(patch: Patch) -> None:
             async with asyncio.timeout(timeout_ms / 1_000):
                 await self._join()
         except TimeoutError:
-            raise QuorumUnavailableError("nobody confirmed it") from None
+            raise errors.QuorumUnavailableError("nobody confirmed it") from None
 
     patch.setattr(MachineReads, "wait", hasty)
 
@@ -319,7 +313,7 @@ class HalfRejecting(Counters):
     def apply(self, command: Add, context: Applied) -> int:
         try:
             return super().apply(command, context) + self.rejected
-        except CommandRejectedError:
+        except errors.CommandRejectedError:
             self.rejected += 1
             raise
 

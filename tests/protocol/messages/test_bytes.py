@@ -11,36 +11,11 @@ from typing import Any
 import pytest
 
 from pykraft.errors import ProtocolError
+from pykraft.protocol.messages import cluster, fetch, own, voters
 from pykraft.protocol.messages.clients import PRODUCE_RESPONSE
-from pykraft.protocol.messages.cluster import (
-    API_VERSIONS_REQUEST,
-    API_VERSIONS_RESPONSE,
-    DESCRIBE_CLUSTER_REQUEST,
-    DESCRIBE_QUORUM_RESPONSE,
-)
 from pykraft.protocol.messages.elections import (
     BEGIN_QUORUM_EPOCH_REQUEST,
     VOTE_REQUEST,
-)
-from pykraft.protocol.messages.fetch import (
-    FETCH_REQUEST,
-    FETCH_RESPONSE,
-    FETCH_SNAPSHOT_REQUEST,
-    FETCH_SNAPSHOT_RESPONSE,
-    HIGH_WATERMARK_NOT_TOLD,
-)
-from pykraft.protocol.messages.own import (
-    FORWARD_REQUEST,
-    FORWARD_RESPONSE,
-    TRANSFER_LEADERSHIP_REQUEST,
-    TRANSFER_LEADERSHIP_RESPONSE,
-)
-from pykraft.protocol.messages.voters import (
-    UNREGISTER_CONTROLLER_REQUEST,
-    UNREGISTER_CONTROLLER_RESPONSE,
-    UPDATE_FEATURES_REQUEST,
-    UPDATE_FEATURES_RESPONSE,
-    UPDATE_RAFT_VOTER_RESPONSE,
 )
 from tests.protocol.bodies import read, write
 
@@ -57,26 +32,26 @@ API_VERSIONS_NAME = "0e" + b"kraft.version".hex()
 
 def test_api_versions_requests_are_empty_below_version_3() -> None:
     for version in range(3):
-        assert write(API_VERSIONS_REQUEST, version, API_VERSIONS_CLIENT) == b""
-    assert write(API_VERSIONS_REQUEST, 3, API_VERSIONS_CLIENT) == bytes.fromhex("03 7079 02 31 00")
+        assert write(cluster.API_VERSIONS_REQUEST, version, API_VERSIONS_CLIENT) == b""
+    assert write(cluster.API_VERSIONS_REQUEST, 3, API_VERSIONS_CLIENT) == bytes.fromhex("03 7079 02 31 00")
 
 
 def test_api_versions_version_5_says_whom_the_client_believes_to_talk_to() -> None:
     body = {**API_VERSIONS_CLIENT, "cluster_id": "c", "node_id": 4}
     raw = bytes.fromhex("03 7079 02 31 02 63 00000004 00")
-    assert write(API_VERSIONS_REQUEST, 5, body) == raw
-    assert read(API_VERSIONS_REQUEST, 5, raw)[0] == body
-    assert write(API_VERSIONS_REQUEST, 4, body) == bytes.fromhex("03 7079 02 31 00")
-    assert write(API_VERSIONS_REQUEST, 5, API_VERSIONS_CLIENT) == bytes.fromhex("03 7079 02 31 00 ffffffff 00")
+    assert write(cluster.API_VERSIONS_REQUEST, 5, body) == raw
+    assert read(cluster.API_VERSIONS_REQUEST, 5, raw)[0] == body
+    assert write(cluster.API_VERSIONS_REQUEST, 4, body) == bytes.fromhex("03 7079 02 31 00")
+    assert write(cluster.API_VERSIONS_REQUEST, 5, API_VERSIONS_CLIENT) == bytes.fromhex("03 7079 02 31 00 ffffffff 00")
 
 
 def test_api_versions_answers_grow_with_the_versions() -> None:
     body = {"api_keys": API_VERSIONS_API_KEYS, **API_VERSIONS_FEATURES}
     old = "0000 00000001 0012 0000 0005"
-    assert write(API_VERSIONS_RESPONSE, 0, body) == bytes.fromhex(old)
+    assert write(cluster.API_VERSIONS_RESPONSE, 0, body) == bytes.fromhex(old)
     assert (
-        write(API_VERSIONS_RESPONSE, 1, body)
-        == write(API_VERSIONS_RESPONSE, 2, body)
+        write(cluster.API_VERSIONS_RESPONSE, 1, body)
+        == write(cluster.API_VERSIONS_RESPONSE, 2, body)
         == bytes.fromhex(old + "00000000")
     )
     new = (
@@ -84,8 +59,8 @@ def test_api_versions_answers_grow_with_the_versions() -> None:
         f"01 08 0000000000000003  02 14 02 {API_VERSIONS_NAME} 0001 0000 00  03 01 01"
     )
     for version in (3, 4, 5):
-        assert write(API_VERSIONS_RESPONSE, version, body) == bytes.fromhex(new)
-        assert read(API_VERSIONS_RESPONSE, version, bytes.fromhex(new))[0] == {
+        assert write(cluster.API_VERSIONS_RESPONSE, version, body) == bytes.fromhex(new)
+        assert read(cluster.API_VERSIONS_RESPONSE, version, bytes.fromhex(new))[0] == {
             "error_code": 0,
             "throttle_time_ms": 0,
             **body,
@@ -115,13 +90,13 @@ def test_begin_quorum_epoch_version_0_is_not_flexible_and_knows_neither_voter_no
 
 
 def test_describe_cluster_requests_of_all_versions() -> None:
-    assert write(DESCRIBE_CLUSTER_REQUEST, 0, {}) == bytes.fromhex("00 00")
-    assert write(DESCRIBE_CLUSTER_REQUEST, 1, {"endpoint_type": 2}) == bytes.fromhex("00 02 00")
-    assert write(DESCRIBE_CLUSTER_REQUEST, 2, {"endpoint_type": 2, "include_fenced_brokers": True}) == bytes.fromhex(
-        "00 02 01 00"
-    )
+    assert write(cluster.DESCRIBE_CLUSTER_REQUEST, 0, {}) == bytes.fromhex("00 00")
+    assert write(cluster.DESCRIBE_CLUSTER_REQUEST, 1, {"endpoint_type": 2}) == bytes.fromhex("00 02 00")
+    assert write(
+        cluster.DESCRIBE_CLUSTER_REQUEST, 2, {"endpoint_type": 2, "include_fenced_brokers": True}
+    ) == bytes.fromhex("00 02 01 00")
     with pytest.raises(ProtocolError, match="endpoint_type"):
-        write(DESCRIBE_CLUSTER_REQUEST, 0, {"endpoint_type": 2})
+        write(cluster.DESCRIBE_CLUSTER_REQUEST, 0, {"endpoint_type": 2})
 
 
 DESCRIBE_QUORUM_REPLICA = {
@@ -144,7 +119,9 @@ def describe_quorum_answer(version: int) -> bytes:
     }
     nodes = [{"node_id": 1, "listeners": [{"name": "C", "host": "h", "port": 9093}]}]
     return write(
-        DESCRIBE_QUORUM_RESPONSE, version, {"topics": [{"topic_name": "t", "partitions": [part]}], "nodes": nodes}
+        cluster.DESCRIBE_QUORUM_RESPONSE,
+        version,
+        {"topics": [{"topic_name": "t", "partitions": [part]}], "nodes": nodes},
     )
 
 
@@ -177,47 +154,47 @@ def fetch_part_of(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_fetch_topics_have_a_name_up_to_version_12_and_an_id_from_13_on() -> None:
-    assert b"\2t\2" in write(FETCH_REQUEST, 12, fetch_request())
-    assert FETCH_TOPIC_ID not in write(FETCH_REQUEST, 12, fetch_request())
-    assert FETCH_TOPIC_ID in write(FETCH_REQUEST, 13, fetch_request())
-    assert read(FETCH_REQUEST, 13, write(FETCH_REQUEST, 13, fetch_request()))[0]["topics"][0]["topic"] == ""
+    assert b"\2t\2" in write(fetch.FETCH_REQUEST, 12, fetch_request())
+    assert FETCH_TOPIC_ID not in write(fetch.FETCH_REQUEST, 12, fetch_request())
+    assert FETCH_TOPIC_ID in write(fetch.FETCH_REQUEST, 13, fetch_request())
+    assert read(fetch.FETCH_REQUEST, 13, write(fetch.FETCH_REQUEST, 13, fetch_request()))[0]["topics"][0]["topic"] == ""
 
 
 def test_fetch_the_replica_id_moves_into_a_tag_with_version_15() -> None:
-    old = write(FETCH_REQUEST, 14, {"replica_id": 2})
+    old = write(fetch.FETCH_REQUEST, 14, {"replica_id": 2})
     assert old[:4] == b"\0\0\0\2"
-    new = write(FETCH_REQUEST, 15, {"replica_state": {"replica_id": 2}})
+    new = write(fetch.FETCH_REQUEST, 15, {"replica_state": {"replica_id": 2}})
     assert new.endswith(bytes.fromhex("01 01 0d 00000002 ffffffffffffffff 00"))
     with pytest.raises(ProtocolError):
-        write(FETCH_REQUEST, 14, {"replica_state": {"replica_id": 2}})
+        write(fetch.FETCH_REQUEST, 14, {"replica_state": {"replica_id": 2}})
 
 
 def test_fetch_the_directory_id_needs_version_17_and_the_high_watermark_18() -> None:
     body = fetch_request(replica_directory_id=b"D" * 16, high_watermark=-1)
-    assert bytes.fromhex("02 00 10" + "44" * 16 + "01 08 ffffffffffffffff") in write(FETCH_REQUEST, 18, body)
-    assert bytes.fromhex("01 00 10" + "44" * 16 + "00 01 01 00") in write(FETCH_REQUEST, 17, body)
-    assert b"DD" not in write(FETCH_REQUEST, 16, body)
+    assert bytes.fromhex("02 00 10" + "44" * 16 + "01 08 ffffffffffffffff") in write(fetch.FETCH_REQUEST, 18, body)
+    assert bytes.fromhex("01 00 10" + "44" * 16 + "00 01 01 00") in write(fetch.FETCH_REQUEST, 17, body)
+    assert b"DD" not in write(fetch.FETCH_REQUEST, 16, body)
     assert (
-        fetch_part_of(read(FETCH_REQUEST, 17, write(FETCH_REQUEST, 17, body))[0])["high_watermark"]
-        == HIGH_WATERMARK_NOT_TOLD
+        fetch_part_of(read(fetch.FETCH_REQUEST, 17, write(fetch.FETCH_REQUEST, 17, body))[0])["high_watermark"]
+        == fetch.HIGH_WATERMARK_NOT_TOLD
     )
 
 
 def test_fetch_the_last_fetched_epoch_cannot_be_told_before_version_12() -> None:
     with pytest.raises(ProtocolError, match="last_fetched_epoch"):
-        write(FETCH_REQUEST, 11, fetch_request(last_fetched_epoch=2))
+        write(fetch.FETCH_REQUEST, 11, fetch_request(last_fetched_epoch=2))
 
 
 def test_fetch_an_endpoint_has_a_port_of_32_bits_and_a_rack() -> None:
     body = {"node_endpoints": [{"node_id": 1, "host": "h", "port": 9}]}
     raw = bytes.fromhex("00000000 0000 00000000 01  01 00 0d 02 00000001 02 68 00000009 00 00")
-    assert write(FETCH_RESPONSE, 16, body) == raw
+    assert write(fetch.FETCH_RESPONSE, 16, body) == raw
     # An answer to an older client that was sent to the wrong node leaves the endpoint out.
-    assert write(FETCH_RESPONSE, 15, body) == write(FETCH_RESPONSE, 15, {})
+    assert write(fetch.FETCH_RESPONSE, 15, body) == write(fetch.FETCH_RESPONSE, 15, {})
 
 
 def test_fetch_the_current_leader_is_unknown_unless_told() -> None:
-    part = fetch_part_of(read(FETCH_RESPONSE, 18, write(FETCH_RESPONSE, 18, fetch_response()))[0])
+    part = fetch_part_of(read(fetch.FETCH_RESPONSE, 18, write(fetch.FETCH_RESPONSE, 18, fetch_response()))[0])
     assert part["current_leader"] == {"leader_id": -1, "leader_epoch": -1}
     assert part["snapshot_id"] == {"end_offset": -1, "epoch": -1}
 
@@ -231,40 +208,40 @@ def test_fetch_snapshot_a_request_names_the_snapshot_by_end_offset_and_epoch() -
     }
     body = {"replica_id": 1, "max_bytes": 512, "topics": [{"name": "t", "partitions": [part]}], "cluster_id": "c"}
     head = "00000001 00000200 02 02 74 02 00000000 00000003 0000000000000009 00000002 00 0000000000000064"
-    assert write(FETCH_SNAPSHOT_REQUEST, 1, body) == bytes.fromhex(
+    assert write(fetch.FETCH_SNAPSHOT_REQUEST, 1, body) == bytes.fromhex(
         head + "01 00 10" + "44" * 16 + "00" + "01 00 02 02 63"
     )
-    assert write(FETCH_SNAPSHOT_REQUEST, 0, body) == bytes.fromhex(head + "00 00" + "01 00 02 02 63")
+    assert write(fetch.FETCH_SNAPSHOT_REQUEST, 0, body) == bytes.fromhex(head + "00 00" + "01 00 02 02 63")
 
 
 def test_fetch_snapshot_an_error_has_empty_records_never_null_ones() -> None:
-    raw = write(FETCH_SNAPSHOT_RESPONSE, 0, {"topics": [{"name": "t", "partitions": [{"error_code": 98}]}]})
+    raw = write(fetch.FETCH_SNAPSHOT_RESPONSE, 0, {"topics": [{"name": "t", "partitions": [{"error_code": 98}]}]})
     part = "00000000 0062 0000000000000000 00000000 00 0000000000000000 0000000000000000 01 00"
     assert raw == bytes.fromhex(f"00000000 0000 02 02 74 02 {part} 00 00")
     null = raw.replace(bytes.fromhex("01 00 00 00"), bytes.fromhex("00 00 00 00"))
     with pytest.raises(
         ProtocolError, match=r"topics\[\].partitions\[\].unaligned_records: the bytes before .* length -1"
     ):
-        read(FETCH_SNAPSHOT_RESPONSE, 0, null)
+        read(fetch.FETCH_SNAPSHOT_RESPONSE, 0, null)
 
 
 def test_fetch_snapshot_an_absent_leader_reads_as_zero() -> None:
-    raw = write(FETCH_SNAPSHOT_RESPONSE, 1, {"topics": [{"partitions": [{}]}]})
-    part = read(FETCH_SNAPSHOT_RESPONSE, 1, raw)[0]["topics"][0]["partitions"][0]
+    raw = write(fetch.FETCH_SNAPSHOT_RESPONSE, 1, {"topics": [{"partitions": [{}]}]})
+    part = read(fetch.FETCH_SNAPSHOT_RESPONSE, 1, raw)[0]["topics"][0]["partitions"][0]
     assert part["current_leader"] == {"leader_id": 0, "leader_epoch": 0}
 
 
 def test_forward_the_request_has_the_records() -> None:
     body = {"cluster_id": "c", "records": b"hi"}
     raw = bytes.fromhex("02 63 03 6869 00")
-    assert write(FORWARD_REQUEST, 0, body) == raw
-    assert read(FORWARD_REQUEST, 0, raw)[0] == body
+    assert write(own.FORWARD_REQUEST, 0, body) == raw
+    assert read(own.FORWARD_REQUEST, 0, raw)[0] == body
 
 
 def test_forward_the_answer_has_an_offset_and_names_the_leader() -> None:
     body = {"error_code": 7, "error_message": "no", "leader_id": 1, "leader_epoch": 6, "offset": 9}
-    assert write(FORWARD_RESPONSE, 0, body) == bytes.fromhex("0007 03 6e6f 00000001 00000006 0000000000000009 00")
-    assert read(FORWARD_RESPONSE, 0, write(FORWARD_RESPONSE, 0, body))[0] == body
+    assert write(own.FORWARD_RESPONSE, 0, body) == bytes.fromhex("0007 03 6e6f 00000001 00000006 0000000000000009 00")
+    assert read(own.FORWARD_RESPONSE, 0, write(own.FORWARD_RESPONSE, 0, body))[0] == body
 
 
 def test_produce_the_answer_names_the_leader_from_version_10_on() -> None:
@@ -288,46 +265,46 @@ def test_produce_the_answer_names_the_leader_from_version_10_on() -> None:
 def test_transfer_leadership_the_request_names_the_target_and_how_long_to_wait() -> None:
     body = {"cluster_id": "c", "target_id": 3, "timeout_ms": 1_000}
     raw = bytes.fromhex("02 63 00000003 000003e8 00")
-    assert write(TRANSFER_LEADERSHIP_REQUEST, 0, body) == raw
-    assert read(TRANSFER_LEADERSHIP_REQUEST, 0, raw)[0] == body
+    assert write(own.TRANSFER_LEADERSHIP_REQUEST, 0, body) == raw
+    assert read(own.TRANSFER_LEADERSHIP_REQUEST, 0, raw)[0] == body
 
 
 def test_transfer_leadership_the_answer_names_the_leader() -> None:
     body = {"error_code": 7, "error_message": "no", "leader_id": 1, "leader_epoch": 6}
-    assert write(TRANSFER_LEADERSHIP_RESPONSE, 0, body) == bytes.fromhex("0007 03 6e6f 00000001 00000006 00")
-    assert write(TRANSFER_LEADERSHIP_RESPONSE, 0, {}) == bytes.fromhex("0000 00 ffffffff 00000000 00")
+    assert write(own.TRANSFER_LEADERSHIP_RESPONSE, 0, body) == bytes.fromhex("0007 03 6e6f 00000001 00000006 00")
+    assert write(own.TRANSFER_LEADERSHIP_RESPONSE, 0, {}) == bytes.fromhex("0000 00 ffffffff 00000000 00")
 
 
 def test_unregister_controller_the_request_names_the_controller() -> None:
     raw = bytes.fromhex("00000009 00")
-    assert write(UNREGISTER_CONTROLLER_REQUEST, 0, {"controller_id": 9}) == raw
-    assert read(UNREGISTER_CONTROLLER_REQUEST, 0, raw)[0] == {"controller_id": 9}
+    assert write(voters.UNREGISTER_CONTROLLER_REQUEST, 0, {"controller_id": 9}) == raw
+    assert read(voters.UNREGISTER_CONTROLLER_REQUEST, 0, raw)[0] == {"controller_id": 9}
 
 
 def test_unregister_controller_the_answer_has_a_message() -> None:
-    assert write(UNREGISTER_CONTROLLER_RESPONSE, 0, {"error_code": 136, "error_message": "no"}) == bytes.fromhex(
+    assert write(voters.UNREGISTER_CONTROLLER_RESPONSE, 0, {"error_code": 136, "error_message": "no"}) == bytes.fromhex(
         "00000000 0088 03 6e6f 00"
     )
 
 
 def test_update_features_version_0_cannot_ask_without_effect() -> None:
     with pytest.raises(ProtocolError):
-        write(UPDATE_FEATURES_REQUEST, 0, {"validate_only": True})
+        write(voters.UPDATE_FEATURES_REQUEST, 0, {"validate_only": True})
 
 
 def test_update_features_version_2_has_no_results_of_single_features() -> None:
     body = {"error_code": 95, "error_message": "no", "results": [{"feature": "f"}]}
     for version in (0, 1):
-        assert write(UPDATE_FEATURES_RESPONSE, version, body) == bytes.fromhex(
+        assert write(voters.UPDATE_FEATURES_RESPONSE, version, body) == bytes.fromhex(
             "00000000 005f 03 6e6f 02 02 66 0000 00 00 00"
         )
-    assert write(UPDATE_FEATURES_RESPONSE, 2, body) == bytes.fromhex("00000000 005f 03 6e6f 00")
+    assert write(voters.UPDATE_FEATURES_RESPONSE, 2, body) == bytes.fromhex("00000000 005f 03 6e6f 00")
 
 
 def test_update_raft_voter_an_absent_leader_is_unknown() -> None:
     raw = bytes.fromhex("00000000 0006 00")
-    assert write(UPDATE_RAFT_VOTER_RESPONSE, 0, {"error_code": 6}) == raw
-    found = read(UPDATE_RAFT_VOTER_RESPONSE, 0, raw)[0]["current_leader"]
+    assert write(voters.UPDATE_RAFT_VOTER_RESPONSE, 0, {"error_code": 6}) == raw
+    found = read(voters.UPDATE_RAFT_VOTER_RESPONSE, 0, raw)[0]["current_leader"]
     assert found == {"leader_id": -1, "leader_epoch": -1, "host": "", "port": 0}
 
 

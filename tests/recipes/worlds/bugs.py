@@ -10,24 +10,13 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pykraft import recipes
 from pykraft.client import StableRecords
 from pykraft.errors import CompactedError
 from pykraft.machine import Applied
 from pykraft.machine.applier import LeaderClock
 from pykraft.machine.records import TimeRecord
 from pykraft.machine.replica import MachineReplica, _snapshot_records
-from pykraft.recipes import (
-    Delete,
-    HeldLock,
-    Item,
-    KeyValues,
-    KeyValueStore,
-    Put,
-    Transaction,
-    coordination,
-    key_value_store,
-    key_values,
-)
 from pykraft.recipes.coordination import JobQueue, TakenJob, _before, lock
 from pykraft.recipes.key_value_commands import GrantLease, KeepLease
 from pykraft.recipes.key_values import SNAPSHOTS, KeySpace, LeaseState
@@ -37,26 +26,26 @@ from tests.sim.mutants.patch import Patch
 
 def leases_are_not_in_snapshots(patch: Patch) -> None:
     """A snapshot has the keys without the leases."""
-    snapshot = KeyValues.snapshot
+    snapshot = recipes.KeyValues.snapshot
 
-    def without(self: KeyValues) -> Iterator[bytes]:
+    def without(self: recipes.KeyValues) -> Iterator[bytes]:
         for record in snapshot(self):
             if not isinstance(SNAPSHOTS.deserialize(record), LeaseState):
                 yield record
 
-    patch.setattr(KeyValues, "snapshot", without)
+    patch.setattr(recipes.KeyValues, "snapshot", without)
 
 
 def snapshot_renews_leases(patch: Patch) -> None:
     """A lease lives longer on a replica that began with a snapshot."""
-    restore_stream = KeyValues.restore_stream
+    restore_stream = recipes.KeyValues.restore_stream
 
-    async def renewing(self: KeyValues, records: Any) -> None:
+    async def renewing(self: recipes.KeyValues, records: Any) -> None:
         await restore_stream(self, records)
         for found in self._leases.values():
             found.expires_ms += 500
 
-    patch.setattr(KeyValues, "restore_stream", renewing)
+    patch.setattr(recipes.KeyValues, "restore_stream", renewing)
 
 
 def snapshot_has_a_later_session(patch: Patch) -> None:
@@ -94,13 +83,13 @@ def snapshot_has_later_keys(patch: Patch) -> None:
 
 def end_of_a_lease_is_forgotten(patch: Patch) -> None:
     """A replica that began with a snapshot does not end leases."""
-    restore_stream = KeyValues.restore_stream
+    restore_stream = recipes.KeyValues.restore_stream
 
-    async def idle(self: KeyValues, records: Any) -> None:
+    async def idle(self: recipes.KeyValues, records: Any) -> None:
         await restore_stream(self, records)
         self._expiries = []
 
-    patch.setattr(KeyValues, "restore_stream", idle)
+    patch.setattr(recipes.KeyValues, "restore_stream", idle)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,27 +103,27 @@ class RecipeBug:
 
 def lease_is_not_kept(patch: Patch) -> None:
     """A lease ends at its first time, although its holder kept it."""
-    apply = KeyValues.apply
+    apply = recipes.KeyValues.apply
 
-    def forgetful(self: KeyValues, command: Any, context: Applied) -> Any:
+    def forgetful(self: recipes.KeyValues, command: Any, context: Applied) -> Any:
         if isinstance(command, KeepLease):
             self._lease(command.lease)
             return None
         return apply(self, command, context)
 
-    patch.setattr(KeyValues, "apply", forgetful)
+    patch.setattr(recipes.KeyValues, "apply", forgetful)
 
 
 def lease_ends_early(patch: Patch) -> None:
     """A lease ends before its time in the log."""
-    apply = KeyValues.apply
+    apply = recipes.KeyValues.apply
 
-    def shorter(self: KeyValues, command: Any, context: Applied) -> Any:
+    def shorter(self: recipes.KeyValues, command: Any, context: Applied) -> Any:
         if isinstance(command, KeepLease | GrantLease):
             context = context._replace(time_ms=context.time_ms - 400)
         return apply(self, command, context)
 
-    patch.setattr(KeyValues, "apply", shorter)
+    patch.setattr(recipes.KeyValues, "apply", shorter)
 
 
 def log_time_runs_fast(patch: Patch) -> None:
@@ -151,64 +140,64 @@ def log_time_runs_fast(patch: Patch) -> None:
 
 def holder_gives_up_late(patch: Patch) -> None:
     """A holder goes on for 60 % longer than its lease lives."""
-    patch.setattr(key_value_store, "HELD_SHARE", 1.6)
+    patch.setattr(recipes.key_value_store, "HELD_SHARE", 1.6)
 
 
 def lost_lease_is_never_given_up(patch: Patch) -> None:
     """A holder whose lease cannot be kept goes on."""
 
     @asynccontextmanager
-    async def careless(self: KeyValueStore, ttl_ms: int = 10_000) -> AsyncIterator[int]:
+    async def careless(self: recipes.KeyValueStore, ttl_ms: int = 10_000) -> AsyncIterator[int]:
         yield await self.grant_lease(ttl_ms)
 
-    patch.setattr(KeyValueStore, "lease", careless)
+    patch.setattr(recipes.KeyValueStore, "lease", careless)
 
 
 def ended_lease_is_revived(patch: Patch) -> None:
     """A lease whose time is over lives on if it is kept before anybody noticed."""
-    elapse = KeyValues.elapse
+    elapse = recipes.KeyValues.elapse
 
-    def late(self: KeyValues, context: Applied) -> None:
+    def late(self: recipes.KeyValues, context: Applied) -> None:
         elapse(self, context._replace(time_ms=context.time_ms - 300))
 
-    patch.setattr(KeyValues, "elapse", late)
+    patch.setattr(recipes.KeyValues, "elapse", late)
 
 
 def keys_outlive_their_lease(patch: Patch) -> None:
     """A lease ends, and one of its keys stays."""
-    end = KeyValues._end
+    end = recipes.KeyValues._end
 
-    def lazy(self: KeyValues, lease: int) -> None:
+    def lazy(self: recipes.KeyValues, lease: int) -> None:
         found = self._leases.get(lease)
         if found is not None and found.keys:
             found.keys.discard(min(found.keys))
         end(self, lease)
 
-    patch.setattr(KeyValues, "_end", lazy)
+    patch.setattr(recipes.KeyValues, "_end", lazy)
 
 
 def transaction_applies_half(patch: Patch) -> None:
     """A transaction stops in the middle of its operations."""
-    transact = KeyValues._transact
+    transact = recipes.KeyValues._transact
 
-    def half(self: KeyValues, transaction: Transaction) -> Any:
+    def half(self: recipes.KeyValues, transaction: recipes.Transaction) -> Any:
         then = transaction.then[: max(1, (len(transaction.then) + 1) // 2)]
         return transact(self, replace(transaction, then=then))
 
-    patch.setattr(KeyValues, "_transact", half)
+    patch.setattr(recipes.KeyValues, "_transact", half)
 
 
 def rejected_transaction_leaves_something(patch: Patch) -> None:
     """A transaction that names an ended lease is rejected after its first operation."""
-    transact = KeyValues._transact
+    transact = recipes.KeyValues._transact
 
-    def careless(self: KeyValues, transaction: Transaction) -> Any:
-        puts = [one for one in transaction.then if isinstance(one, Put)]
+    def careless(self: recipes.KeyValues, transaction: recipes.Transaction) -> Any:
+        puts = [one for one in transaction.then if isinstance(one, recipes.Put)]
         if any(one.lease and one.lease not in self._leases for one in puts):
             self._put(replace(puts[0], lease=0), self.space.revision + 1)
         return transact(self, transaction)
 
-    patch.setattr(KeyValues, "_transact", careless)
+    patch.setattr(recipes.KeyValues, "_transact", careless)
 
 
 def compaction_takes_one_revision_too_many(patch: Patch) -> None:
@@ -264,7 +253,7 @@ def revision_is_cut_in_two(patch: Patch) -> None:
     def cut(self: KeySpace, stop: int) -> int:
         kept, end = self.kept, min(stop, len(self.kept))
         # If all that is looked at is of one revision, the watch would look at it for ever.
-        begin = max(0, end - key_values.SCANNED_MAX)
+        begin = max(0, end - recipes.key_values.SCANNED_MAX)
         is_one = end < len(kept) and kept[begin].revision == kept[end].revision
         return whole(self, stop) if is_one else end
 
@@ -286,25 +275,25 @@ def token_is_used_again(patch: Patch) -> None:
     """The token of a lock is the place in its queue."""
 
     @asynccontextmanager
-    async def again(store: KeyValueStore, name: str, **named: Any) -> AsyncIterator[HeldLock]:
+    async def again(store: recipes.KeyValueStore, name: str, **named: Any) -> AsyncIterator[recipes.HeldLock]:
         async with lock(store, name, **named) as held:
-            yield HeldLock(held.token % 16, held.key)
+            yield recipes.HeldLock(held.token % 16, held.key)
 
     patch.setattr(programs, "lock", again)
 
 
 def retried_acquire_gets_a_second_token(patch: Patch) -> None:
     """A transaction that takes long is sent anew, as another command."""
-    transact = KeyValueStore.transact
+    transact = recipes.KeyValueStore.transact
 
-    async def impatient(self: KeyValueStore, *operations: Any, **named: Any) -> Any:
+    async def impatient(self: recipes.KeyValueStore, *operations: Any, **named: Any) -> Any:
         try:
             async with asyncio.timeout(0.03):
                 return await transact(self, *operations, **named)
         except TimeoutError:
             return await transact(self, *operations, **named)
 
-    patch.setattr(KeyValueStore, "transact", impatient)
+    patch.setattr(recipes.KeyValueStore, "transact", impatient)
 
 
 def lock_waits_for_nobody(patch: Patch) -> None:
@@ -319,7 +308,7 @@ def lock_waits_for_nobody(patch: Patch) -> None:
 def candidate_looks_at_an_old_state(patch: Patch) -> None:
     """A candidate looks at its own replica, which may not know those before it."""
 
-    async def stale(store: KeyValueStore, name: str, key: str) -> Any:
+    async def stale(store: recipes.KeyValueStore, name: str, key: str) -> Any:
         earlier = await store.range(f"{name}/", key, limit=100_000, stale=True)
         waiting = [one for one in earlier if one.version == 1]
         return waiting[0] if len(waiting) > 1 else None
@@ -330,22 +319,24 @@ def candidate_looks_at_an_old_state(patch: Patch) -> None:
 def leader_is_who_came_last(patch: Patch) -> None:
     """An observer of the election takes the newest candidate for the leader."""
 
-    async def newest(store: KeyValueStore, name: str) -> Any:
+    async def newest(store: recipes.KeyValueStore, name: str) -> Any:
         found = await store.range(f"{name}/", f"{name}0")
         return found[-1] if found else None
 
-    patch.setattr(coordination, "holder_of", newest)
+    patch.setattr(recipes.coordination, "holder_of", newest)
 
 
 def job_is_taken_without_a_look(patch: Patch) -> None:
     """A worker takes a job that another one has taken meanwhile."""
-    transact = KeyValueStore.transact
+    transact = recipes.KeyValueStore.transact
 
-    async def blind(self: KeyValueStore, then: Sequence[Any], conditions: Sequence[Any] = (), *rest: Any) -> Any:
+    async def blind(
+        self: recipes.KeyValueStore, then: Sequence[Any], conditions: Sequence[Any] = (), *rest: Any
+    ) -> Any:
         kept = [one for one in conditions if "/taken/" not in one.key or one.field != "version"]
         return await transact(self, then, kept, *rest)
 
-    patch.setattr(KeyValueStore, "transact", blind)
+    patch.setattr(recipes.KeyValueStore, "transact", blind)
 
 
 def former_worker_ends_the_job(patch: Patch) -> None:
@@ -362,8 +353,8 @@ def former_worker_ends_the_job(patch: Patch) -> None:
         finally:
             for job in taken:
                 if not job._is_done:
-                    effect = Put(f"ended/{job.number}", "its former worker")
-                    await self._store.transact([Delete(job._key), effect])
+                    effect = recipes.Put(f"ended/{job.number}", "its former worker")
+                    await self._store.transact([recipes.Delete(job._key), effect])
 
     patch.setattr(JobQueue, "take", late)
 
@@ -374,7 +365,7 @@ def taken_job_is_deleted(patch: Patch) -> None:
 
     async def eager(self: JobQueue, lease: int) -> TakenJob:
         job = await take(self, lease)
-        await self._store.transact([Delete(job._key)])
+        await self._store.transact([recipes.Delete(job._key)])
         return job
 
     patch.setattr(JobQueue, "_take", eager)
@@ -383,35 +374,37 @@ def taken_job_is_deleted(patch: Patch) -> None:
 def waiter_begins_at_the_item_again(patch: Patch) -> None:
     """Who waits for an item whose changes were compacted looks, asks for them again, and so on without end."""
 
-    async def stubborn(store: KeyValueStore, item: Item) -> None:
+    async def stubborn(store: recipes.KeyValueStore, item: recipes.Item) -> None:
         with suppress(CompactedError):
             async with aclosing(store.watch(item.key, from_revision=item.modified + 1)) as changes:
                 async for change in changes:
                     if change.item is None:
                         return
 
-    patch.setattr(coordination, "wait_deleted", stubborn)
+    patch.setattr(recipes.coordination, "wait_deleted", stubborn)
 
 
 def barrier_counts_the_dead(patch: Patch) -> None:
     """A party has no lease, so it is counted after its death."""
-    transact = KeyValueStore.transact
+    transact = recipes.KeyValueStore.transact
 
-    async def without(self: KeyValueStore, then: Sequence[Any], *rest: Any) -> Any:
-        then = [replace(one, lease=0) if isinstance(one, Put) and one.key == "start/" else one for one in then]
+    async def without(self: recipes.KeyValueStore, then: Sequence[Any], *rest: Any) -> Any:
+        then = [replace(one, lease=0) if isinstance(one, recipes.Put) and one.key == "start/" else one for one in then]
         return await transact(self, then, *rest)
 
-    patch.setattr(KeyValueStore, "transact", without)
+    patch.setattr(recipes.KeyValueStore, "transact", without)
 
 
 def barrier_opens_twice(patch: Patch) -> None:
     """Two parties mark each other, and nobody looks whether the other one was faster."""
-    transact = KeyValueStore.transact
+    transact = recipes.KeyValueStore.transact
 
-    async def blind(self: KeyValueStore, then: Sequence[Any], conditions: Sequence[Any] = (), *rest: Any) -> Any:
+    async def blind(
+        self: recipes.KeyValueStore, then: Sequence[Any], conditions: Sequence[Any] = (), *rest: Any
+    ) -> Any:
         return await transact(self, then, [one for one in conditions if not one.key.startswith("start/")], *rest)
 
-    patch.setattr(KeyValueStore, "transact", blind)
+    patch.setattr(recipes.KeyValueStore, "transact", blind)
 
 
 BUGS = {

@@ -9,22 +9,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from pykraft import recipes
 from pykraft.errors import CompactedError, NotAppliedError
 from pykraft.machine.testing.workload import ProcessSeat
-from pykraft.recipes import (
-    Barrier,
-    Condition,
-    Delete,
-    Get,
-    JobQueue,
-    KeyChange,
-    KeyValueStore,
-    Put,
-    leaders,
-    leadership,
-    lock,
-    prefix,
-)
 from pykraft.recipes.key_value_commands import ComparisonOperator, StoreOperation
 from pykraft.sim.invariants.violation import ViolationError
 from tests.recipes.worlds.holdings import Holdings
@@ -44,7 +31,7 @@ class WatchStory:
     key: str
     end: str | None
     from_revision: int
-    seen: list[KeyChange] = field(default_factory=list)
+    seen: list[recipes.KeyChange] = field(default_factory=list)
     compacted: CompactedError | None = None
 
 
@@ -66,10 +53,10 @@ class Stories:
         return f"program {self.names}"
 
 
-Program: TypeAlias = Callable[[KeyValueStore, ProcessSeat, Stories], Awaitable[None]]
+Program: TypeAlias = Callable[[recipes.KeyValueStore, ProcessSeat, Stories], Awaitable[None]]
 
 
-async def change(store: KeyValueStore, seat: ProcessSeat, stories: Stories) -> None:
+async def change(store: recipes.KeyValueStore, seat: ProcessSeat, stories: Stories) -> None:
     """Plain calls of the store."""
     del stories
     random = seat.random
@@ -83,24 +70,24 @@ async def change(store: KeyValueStore, seat: ProcessSeat, stories: Stories) -> N
         case 2:
             await store.compact(max(1, await store.revision() - random.randrange(-1, 12)))
         case 3:
-            await store.range(*prefix(""), limit=3)
+            await store.range(*recipes.prefix(""), limit=3)
         case 4 | 5:
             operations: list[StoreOperation] = [
-                Put("k/" + random.choice("abcd"), "1"),
-                Delete("k/c", "k/e"),
-                Get("k/a", "k/d", 2),
-                Put("k/n", "", numbered=True),
-                Put("k/" + random.choice("ef"), "2"),
-                Delete("k/n", "k/o"),
+                recipes.Put("k/" + random.choice("abcd"), "1"),
+                recipes.Delete("k/c", "k/e"),
+                recipes.Get("k/a", "k/d", 2),
+                recipes.Put("k/n", "", numbered=True),
+                recipes.Put("k/" + random.choice("ef"), "2"),
+                recipes.Delete("k/n", "k/o"),
             ]
             random.shuffle(operations)
-            conditions = [Condition(key, "version", random.choice(OPERATORS), random.randrange(4))]
+            conditions = [recipes.Condition(key, "version", random.choice(OPERATORS), random.randrange(4))]
             await store.transact(operations[:4], conditions, operations[4:])
         case _:
             await store.put(key, str(random.randrange(9)))
 
 
-async def hold_lease(store: KeyValueStore, seat: ProcessSeat, stories: Stories) -> None:
+async def hold_lease(store: recipes.KeyValueStore, seat: ProcessSeat, stories: Stories) -> None:
     """Put a key with a lease, and hold it for a while."""
     asked_us = stories.now_us()
     async with store.lease(TTL_MS) as lease:
@@ -109,10 +96,10 @@ async def hold_lease(store: KeyValueStore, seat: ProcessSeat, stories: Stories) 
             await seat.pause(2 * HELD_MS_MAX)
 
 
-async def watch(store: KeyValueStore, seat: ProcessSeat, stories: Stories) -> None:
+async def watch(store: recipes.KeyValueStore, seat: ProcessSeat, stories: Stories) -> None:
     """Watch some changes, from a revision that may be long gone."""
     last = await store.revision()
-    key, end = seat.random.choice([prefix(""), ("k/a", None), ("k/a", "k/n"), prefix("lock/")])
+    key, end = seat.random.choice([recipes.prefix(""), ("k/a", None), ("k/a", "k/n"), recipes.prefix("lock/")])
     story = WatchStory(key, end, max(1, last + 1 - seat.random.choice((0, 0, 3, 10, 40))))
     stories.watches.append(story)
     try:
@@ -133,31 +120,31 @@ async def watch(store: KeyValueStore, seat: ProcessSeat, stories: Stories) -> No
         return
 
 
-async def hold_lock(store: KeyValueStore, seat: ProcessSeat, stories: Stories) -> None:
+async def hold_lock(store: recipes.KeyValueStore, seat: ProcessSeat, stories: Stories) -> None:
     """Hold the lock, and write with its token."""
     asked_us = stories.now_us()
-    async with lock(store, "lock", ttl_ms=TTL_MS, holder=stories.new_name()) as held:
+    async with recipes.lock(store, "lock", ttl_ms=TTL_MS, holder=stories.new_name()) as held:
         stories.holdings.token("lock", held.token, seat, asked_us)
         with stories.holdings.held("lock", seat, asked_us, lambda model: held.key in model.items):
             await seat.pause(HELD_MS_MAX)
-            await store.transact([Put("fenced", str(held.token))], [held.condition])
+            await store.transact([recipes.Put("fenced", str(held.token))], [held.condition])
             await seat.pause()
 
 
-async def lead(store: KeyValueStore, seat: ProcessSeat, stories: Stories) -> None:
+async def lead(store: recipes.KeyValueStore, seat: ProcessSeat, stories: Stories) -> None:
     """Be the leader for a while."""
     asked_us = stories.now_us()
-    async with leadership(store, "chief", stories.new_name(), ttl_ms=TTL_MS) as held:
+    async with recipes.leadership(store, "chief", stories.new_name(), ttl_ms=TTL_MS) as held:
         stories.holdings.token("chief", held.token, seat, asked_us)
         with stories.holdings.held("chief", seat, asked_us, lambda model: held.key in model.items):
             await seat.pause(HELD_MS_MAX)
 
 
-async def follow_leaders(store: KeyValueStore, seat: ProcessSeat, stories: Stories) -> None:
+async def follow_leaders(store: recipes.KeyValueStore, seat: ProcessSeat, stories: Stories) -> None:
     """Hear who leads; whoever is named led at some time since the question."""
     begun_us = stories.now_us()
     try:
-        async with asyncio.timeout(WAIT_S), aclosing(leaders(store, "chief")) as names:
+        async with asyncio.timeout(WAIT_S), aclosing(recipes.leaders(store, "chief")) as names:
             async for name in names:
                 known = stories.rules.holders["chief/"]
                 ends = [at_us for at_us, _ in known[1:]] + [stories.now_us() + 1]
@@ -172,16 +159,16 @@ async def follow_leaders(store: KeyValueStore, seat: ProcessSeat, stories: Stori
         return
 
 
-async def put_job(store: KeyValueStore, seat: ProcessSeat, stories: Stories) -> None:
+async def put_job(store: recipes.KeyValueStore, seat: ProcessSeat, stories: Stories) -> None:
     """Put a job."""
-    stories.jobs.append(await JobQueue(store, "mail", ttl_ms=TTL_MS).put(stories.new_name()))
+    stories.jobs.append(await recipes.JobQueue(store, "mail", ttl_ms=TTL_MS).put(stories.new_name()))
     await seat.pause(4 * HELD_MS_MAX // 3)
 
 
-async def work(store: KeyValueStore, seat: ProcessSeat, stories: Stories) -> None:
+async def work(store: recipes.KeyValueStore, seat: ProcessSeat, stories: Stories) -> None:
     """Take a job and end it; or fail, so that another worker gets it."""
     asked_us = stories.now_us()
-    async with asyncio.timeout(2 * WAIT_S) as waits, JobQueue(store, "mail", ttl_ms=TTL_MS).take() as job:
+    async with asyncio.timeout(2 * WAIT_S) as waits, recipes.JobQueue(store, "mail", ttl_ms=TTL_MS).take() as job:
         waits.reschedule(None)
         name = stories.new_name()
         lease, claim = job._lease, job._claim
@@ -190,14 +177,14 @@ async def work(store: KeyValueStore, seat: ProcessSeat, stories: Stories) -> Non
             await seat.pause(HELD_MS_MAX)
             if seat.random.random() < 0.2:
                 raise NotAppliedError("the worker fails")
-        await job.done([Put(f"ended/{job.number}", name)])
+        await job.done([recipes.Put(f"ended/{job.number}", name)])
 
 
-async def meet(store: KeyValueStore, seat: ProcessSeat, stories: Stories) -> None:
+async def meet(store: recipes.KeyValueStore, seat: ProcessSeat, stories: Stories) -> None:
     """Wait for another party."""
     del stories
     async with asyncio.timeout(WAIT_S):
-        await Barrier(store, "start", PARTIES, ttl_ms=TTL_MS).wait()
+        await recipes.Barrier(store, "start", PARTIES, ttl_ms=TTL_MS).wait()
     await seat.pause()
 
 

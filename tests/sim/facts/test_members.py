@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from pykraft import types
 from pykraft.core.messages import AddVoterRequest, RemoveVoterRequest
 from pykraft.errors import ErrorCode
 from pykraft.protocol.batch import read_header
@@ -13,17 +14,6 @@ from pykraft.sim.machine.node import Process
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.scenario import MembershipSettings
 from pykraft.sim.scenario.settings import moved, port_of
-from pykraft.types import (
-    ControlRecord,
-    Epoch,
-    KRaftVersion,
-    KRaftVoters,
-    LeaderChange,
-    NodeId,
-    Offset,
-    ReplicaKey,
-    VoterSet,
-)
 from tests.sim.invariants.fakes import appends, encoded, voters_of
 from tests.sim.worlds import THREE, calm_world, dynamic_world, led, led_world, run_until
 
@@ -59,7 +49,7 @@ def test_a_newcomer_knows_nobody_and_is_told_where_everybody_is() -> None:
     world = dynamic_world()
     node = world.newcomer()
     assert node.node_id == 4
-    assert node.first_voters == VoterSet()
+    assert node.first_voters == types.VoterSet()
     assert node.key.directory_id is not None
     assert node not in world.facts.voters()
     told = world.members.with_bootstrap(node.config).bootstrap_servers
@@ -138,14 +128,16 @@ def test_an_observer_with_the_first_list_and_a_machine_that_is_gone_count_for_no
     assert world.members.in_force() == [world.members.committed, *first]
 
 
-def control(base_offset: int, *records: ControlRecord, epoch: int = 1) -> bytes:
-    return encode_control_batch(records, base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=0).data
+def control(base_offset: int, *records: types.ControlRecord, epoch: int = 1) -> bytes:
+    return encode_control_batch(
+        records, base_offset=types.Offset(base_offset), epoch=types.Epoch(epoch), timestamp_ms=0
+    ).data
 
 
-CHANGE = LeaderChange(leader_id=NodeId(1), voters=(NodeId(1),), granting_voters=(NodeId(1),))
-OPENING = control(0, CHANGE, KRaftVersion(1), KRaftVoters(voters_of(3)))
-SECOND = control(7, KRaftVoters(voters_of(2)))
-OTHER = control(7, KRaftVoters(voters_of(4)), epoch=2)
+CHANGE = types.LeaderChange(leader_id=types.NodeId(1), voters=(types.NodeId(1),), granting_voters=(types.NodeId(1),))
+OPENING = control(0, CHANGE, types.KRaftVersion(1), types.KRaftVoters(voters_of(3)))
+SECOND = control(7, types.KRaftVoters(voters_of(2)))
+OTHER = control(7, types.KRaftVoters(voters_of(4)), epoch=2)
 
 
 def test_sets_are_found_in_the_order_of_their_offsets_and_epochs() -> None:
@@ -169,7 +161,7 @@ def test_the_newest_one_is_that_of_a_log_that_holds_its_batch() -> None:
     assert newest.voters == voters_of(2)
 
 
-KEY = ReplicaKey(NodeId(2))
+KEY = types.ReplicaKey(types.NodeId(2))
 
 
 def asked(process: Process, *, adds: bool) -> VoterRequest:

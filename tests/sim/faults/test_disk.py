@@ -7,15 +7,7 @@ from random import Random
 import pytest
 
 from pykraft.sim.faults.disk import PART_SYNC_ERROR, DiskFaults, SilentFaults, UnreadableFaults
-from pykraft.sim.machine.disk import (
-    DISK_FULL,
-    READ_ERROR,
-    SNAPSHOT_UNREADABLE,
-    SYNC_ERROR,
-    WRITE_ERROR,
-    DiskError,
-    SnapshotDiskError,
-)
+from pykraft.sim.machine import disk
 from pykraft.sim.machine.node import Process, SimulatedNode
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.scenario import ClusterSettings, Pace, Scenario, SnapshotSettings
@@ -26,10 +18,10 @@ from tests.sim.worlds import SEED_OF_THREE, THREE, harm_to, has_noted, led, led_
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        (READ_ERROR, "cannot read: Input/output error"),
-        (WRITE_ERROR, "cannot write: Input/output error"),
-        (SYNC_ERROR, "cannot sync: Input/output error"),
-        (DISK_FULL, "cannot write: No space left on device"),
+        (disk.READ_ERROR, "cannot read: Input/output error"),
+        (disk.WRITE_ERROR, "cannot write: Input/output error"),
+        (disk.SYNC_ERROR, "cannot sync: Input/output error"),
+        (disk.DISK_FULL, "cannot write: No space left on device"),
     ],
 )
 def test_a_node_stops_with_the_error_of_its_disk_and_starts_again(kind: str, text: str) -> None:
@@ -39,7 +31,7 @@ def test_a_node_stops_with_the_error_of_its_disk_and_starts_again(kind: str, tex
     family = DiskFaults(harm)
     for _ in range(9):
         family.kinds[kind]()
-    if kind == READ_ERROR:
+    if kind == disk.READ_ERROR:
         for node in world.nodes.values():
             node.kill()
     run_until(world, lambda: has_noted(world, text))
@@ -88,7 +80,7 @@ def test_a_sync_of_a_fetched_snapshot_fails_once_and_no_other_sync_does() -> Non
     (node,) = [node for node in world.nodes.values() if node.disk.io_errors.is_planned][:1]
     for name in ("quorum-state", f"{5:020}-{1:010}.checkpoint.part", f"{5:020}-{1:010}.checkpoint"):
         node.disk.io_errors.before_sync(Path("/disk") / name)
-    with pytest.raises(DiskError):
+    with pytest.raises(disk.DiskError):
         node.disk.io_errors.before_sync(Path(f"/disk/{5:020}-{1:010}-{1:010}.checkpoint.part"))
     assert harm.counts[PART_SYNC_ERROR] == 1
     run_until(world, lambda: not node.disk.io_errors.is_planned)
@@ -107,7 +99,7 @@ def is_unreadable(world: World, node_id: int, path: Path = SNAPSHOT) -> bool:
     try:
         for _ in range(4):
             world.nodes[node_id].disk.io_errors.before_read(path)
-    except SnapshotDiskError:
+    except disk.SnapshotDiskError:
         return True
     return False
 
@@ -116,10 +108,10 @@ def is_unreadable(world: World, node_id: int, path: Path = SNAPSHOT) -> bool:
 def test_whole_snapshots_of_running_nodes_cannot_be_read_until_it_stops(seed: int) -> None:
     world = started(World(SEED_OF_THREE, scenario=replace(THREE, snapshots=SnapshotSettings(records_between=(10,)))))
     faults = made(world, seed)
-    assert faults.kinds[SNAPSHOT_UNREADABLE]()
+    assert faults.kinds[disk.SNAPSHOT_UNREADABLE]()
     hit = [node_id for node_id in world.nodes if is_unreadable(world, node_id)]
     assert len(hit) in {1, 3}
-    assert world.facts.counts[SNAPSHOT_UNREADABLE] == len(hit), "each is counted once"
+    assert world.facts.counts[disk.SNAPSHOT_UNREADABLE] == len(hit), "each is counted once"
     for other in ("00000000000000000010-0000000001.checkpoint.part", "00000000000000000000.log"):
         assert not is_unreadable(world, hit[0], Path(other))
     world.nodes[hit[0]].kill()

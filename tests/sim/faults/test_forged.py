@@ -6,13 +6,7 @@ from typing import Any
 
 import pytest
 
-from pykraft.core.messages import (
-    ApiVersionsRequest,
-    BeginQuorumEpochResponse,
-    EndQuorumEpochResponse,
-    FetchResponse,
-    VoteResponse,
-)
+from pykraft.core import messages
 from pykraft.protocol.api import decode_request_header
 from pykraft.protocol.messages import ApiKey
 from pykraft.sim.facts.facts import FORGER_ID
@@ -64,13 +58,13 @@ def test_every_answer_of_the_forger_names_the_last_epoch_but_one() -> None:
         assert found is not None
         answers.append(found[0])
     assert [type(each) for each in answers] == [
-        VoteResponse,
-        BeginQuorumEpochResponse,
-        EndQuorumEpochResponse,
-        FetchResponse,
+        messages.VoteResponse,
+        messages.BeginQuorumEpochResponse,
+        messages.EndQuorumEpochResponse,
+        messages.FetchResponse,
     ]
     assert {each.epoch for each in answers} == {FAR}
-    assert faults._answer(ApiVersionsRequest(node_id=NodeId(1))) is None
+    assert faults._answer(messages.ApiVersionsRequest(node_id=NodeId(1))) is None
 
 
 def test_a_moved_voter_is_at_the_forgers_port() -> None:

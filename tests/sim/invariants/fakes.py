@@ -12,6 +12,7 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
+from pykraft import types
 from pykraft.config import RaftConfig
 from pykraft.core.effects import InstallSnapshot, MoveLogStart, Report, TruncateTo
 from pykraft.core.state import Follower
@@ -33,20 +34,6 @@ from pykraft.sim.scenario.scenario import DEFAULT
 from pykraft.sim.scenario.settings import listeners_of
 from pykraft.snapshot.files import checkpoint_path
 from pykraft.snapshot.writer import SnapshotWriter
-from pykraft.types import (
-    Epoch,
-    Instant,
-    Io,
-    LeaderChange,
-    NodeId,
-    Offset,
-    OffsetAndEpoch,
-    ReplicaKey,
-    ReportKind,
-    Uuid,
-    Voter,
-    VoterSet,
-)
 
 
 def node(node_id: int = 1, *, is_damaged: bool = False, is_rotten: bool = False, ms: int = 0, **host: Any) -> Any:
@@ -57,13 +44,13 @@ def node(node_id: int = 1, *, is_damaged: bool = False, is_rotten: bool = False,
     process = SimpleNamespace(node_id=node_id, host=running, wiretap=wiretap()) if status else None
     return SimpleNamespace(
         node_id=node_id,
-        key=ReplicaKey(NodeId(node_id), directory_of(node_id)),
+        key=types.ReplicaKey(types.NodeId(node_id), directory_of(node_id)),
         host=running,
         status=status,
         process=process,
         is_damaged=is_damaged,
         disk=SimpleNamespace(is_rotten=is_rotten, explains=lambda error: is_rotten),
-        clock=SimpleNamespace(instant=Instant(mono_ms=ms, wall_ms=ms)),
+        clock=SimpleNamespace(instant=types.Instant(mono_ms=ms, wall_ms=ms)),
         config=SimpleNamespace(raft=RaftConfig(append_linger_ms=10, fetch_timeout_ms=500)),
         was_paused_since=lambda at_us: False,
     )
@@ -72,8 +59,8 @@ def node(node_id: int = 1, *, is_damaged: bool = False, is_rotten: bool = False,
 def following(leader_id: int = 2, *, node_id: int = 1, ms: int = 0, deadline_ms: int = 500, **fields: Any) -> Any:
     """A node that follows this leader, with these fields of its state."""
     state = Follower(
-        epoch=Epoch(fields.pop("epoch", 1)),
-        leader_id=NodeId(leader_id),
+        epoch=types.Epoch(fields.pop("epoch", 1)),
+        leader_id=types.NodeId(leader_id),
         leader_listeners=listeners_of(leader_id),
         fetch_deadline_ms=deadline_ms,
         update_deadline_ms=0,
@@ -89,7 +76,7 @@ def vote_asked(candidate_id: int, *, epoch: int = 2, candidate_log: tuple[int, i
     return VoteAsked(epoch=epoch, candidate_id=candidate_id, candidate_log=log, **asked)
 
 
-def report(kind: ReportKind = ReportKind.EVENT, *values: int, text: str = "some words") -> Report:
+def report(kind: types.ReportKind = types.ReportKind.EVENT, *values: int, text: str = "some words") -> Report:
     """A report; its words are never those of a real one, since no oracle may depend on them."""
     return Report(text=text, kind=kind, values=values)
 
@@ -101,26 +88,27 @@ def wiretap(**fields: Any) -> Any:
     return SimpleNamespace(**{**known, **fields})
 
 
-def voters_of(count: int) -> VoterSet:
+def voters_of(count: int) -> types.VoterSet:
     """Static voters from 1 on."""
-    return VoterSet.of(
-        Voter(key=ReplicaKey(NodeId(node_id)), listeners=listeners_of(node_id)) for node_id in range(1, count + 1)
+    return types.VoterSet.of(
+        types.Voter(key=types.ReplicaKey(types.NodeId(node_id)), listeners=listeners_of(node_id))
+        for node_id in range(1, count + 1)
     )
 
 
-def directory_of(node_id: int) -> Uuid:
-    return Uuid(bytes([node_id]) * 16)
+def directory_of(node_id: int) -> types.Uuid:
+    return types.Uuid(bytes([node_id]) * 16)
 
 
-def keyed(*node_ids: int) -> VoterSet:
+def keyed(*node_ids: int) -> types.VoterSet:
     """Voters with their directory ids."""
-    return VoterSet.of(
-        Voter(key=ReplicaKey(NodeId(node_id), directory_of(node_id)), listeners=listeners_of(node_id))
+    return types.VoterSet.of(
+        types.Voter(key=types.ReplicaKey(types.NodeId(node_id), directory_of(node_id)), listeners=listeners_of(node_id))
         for node_id in node_ids
     )
 
 
-def voter_record(offset: int, voters: VoterSet, *, epoch: int = 1, **fields: Any) -> VoterRecord:
+def voter_record(offset: int, voters: types.VoterSet, *, epoch: int = 1, **fields: Any) -> VoterRecord:
     """A voter set in a batch of its own."""
     return VoterRecord(entry=entry(offset, epoch=epoch), offset=offset, voters=voters, **fields)
 
@@ -149,9 +137,9 @@ class Platters:
     def election(self, node: Any) -> DurableElection:
         return self._of.election
 
-    def end(self, node: Any) -> OffsetAndEpoch:
+    def end(self, node: Any) -> types.OffsetAndEpoch:
         held = self._ledger(node)
-        return OffsetAndEpoch(Offset(held.end_offset), Epoch(held.last_epoch))
+        return types.OffsetAndEpoch(types.Offset(held.end_offset), types.Epoch(held.last_epoch))
 
     def end_offset(self, node: Any) -> int:
         return self._ledger(node).end_offset
@@ -162,13 +150,13 @@ class Platters:
     def holds(self, node: Any, entry: Entry) -> bool:
         return self.entry_at(node, entry.base_offset) == entry
 
-    def snapshots(self, node: Any) -> Sequence[OffsetAndEpoch]:
+    def snapshots(self, node: Any) -> Sequence[types.OffsetAndEpoch]:
         return self._of.snapshots.get(int(node.node_id), ())
 
-    def snapshot(self, node: Any, snapshot_id: OffsetAndEpoch) -> bytes | None:
+    def snapshot(self, node: Any, snapshot_id: types.OffsetAndEpoch) -> bytes | None:
         return self._of.contents.get((int(node.node_id), snapshot_id))
 
-    def is_set_aside(self, node: Any, snapshot_id: OffsetAndEpoch) -> bool:
+    def is_set_aside(self, node: Any, snapshot_id: types.OffsetAndEpoch) -> bool:
         return (int(node.node_id), snapshot_id) in self._of.set_aside
 
     def has_news(self, node: Any) -> bool:
@@ -203,10 +191,10 @@ class World:
         self.platters = Platters(self)
         self.held: dict[int, list[Entry]] = {}
         """By node: the batches on its platter."""
-        self.snapshots: dict[int, tuple[OffsetAndEpoch, ...]] = {}
+        self.snapshots: dict[int, tuple[types.OffsetAndEpoch, ...]] = {}
         self.news: set[int] = set()
-        self.set_aside: set[tuple[int, OffsetAndEpoch]] = set()
-        self.contents: dict[tuple[int, OffsetAndEpoch], bytes] = {}
+        self.set_aside: set[tuple[int, types.OffsetAndEpoch]] = set()
+        self.contents: dict[tuple[int, types.OffsetAndEpoch], bytes] = {}
         self.ledgers: dict[int, Ledger] = {}
         self.network = SimpleNamespace(unsent_between=lambda source, target: 0, byte_us=0)
         self.history = History()
@@ -233,18 +221,22 @@ def entry(base_offset: int, *, epoch: int = 1, crc: int = 0, count: int = 1) -> 
 
 def encoded(base_offset: int, *values: bytes, epoch: int = 1) -> bytes:
     """A batch of these values; without values, one of a leader change."""
-    change = LeaderChange(leader_id=NodeId(1), voters=(NodeId(1),), granting_voters=(NodeId(1),))
+    change = types.LeaderChange(
+        leader_id=types.NodeId(1), voters=(types.NodeId(1),), granting_voters=(types.NodeId(1),)
+    )
     if not values:
-        return encode_control_batch([change], base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=0).data
-    return encode_batch(values, base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=0).data
+        return encode_control_batch(
+            [change], base_offset=types.Offset(base_offset), epoch=types.Epoch(epoch), timestamp_ms=0
+        ).data
+    return encode_batch(values, base_offset=types.Offset(base_offset), epoch=types.Epoch(epoch), timestamp_ms=0).data
 
 
 def batch(base_offset: int, *values: bytes, epoch: int = 1) -> CommittedBatch:
     data = encoded(base_offset, *values, epoch=epoch)
     return CommittedBatch(
-        base_offset=Offset(base_offset),
-        end_offset=Offset(base_offset + (len(values) or 1)),
-        epoch=Epoch(epoch),
+        base_offset=types.Offset(base_offset),
+        end_offset=types.Offset(base_offset + (len(values) or 1)),
+        epoch=types.Epoch(epoch),
         timestamp_ms=0,
         is_control=not values,
         data=data,
@@ -252,11 +244,11 @@ def batch(base_offset: int, *values: bytes, epoch: int = 1) -> CommittedBatch:
 
 
 def appends(*batches: bytes) -> AppendBytes:
-    return AppendBytes(io=Io(1), batches=[(read_header(data), data) for data in batches])
+    return AppendBytes(io=types.Io(1), batches=[(read_header(data), data) for data in batches])
 
 
 def truncates(offset: int) -> TruncateTo:
-    return TruncateTo(io=Io(1), end_offset=Offset(offset))
+    return TruncateTo(io=types.Io(1), end_offset=types.Offset(offset))
 
 
 def operation(number: int = 1, *values: bytes, **fields: Any) -> Operation:
@@ -275,16 +267,16 @@ def entries_of(*batches: bytes) -> Sequence[Entry]:
     return [Entry.of(read_header(data)) for data in batches]
 
 
-def snapshot_id(offset: int, epoch: int = 1) -> OffsetAndEpoch:
-    return OffsetAndEpoch(Offset(offset), Epoch(epoch))
+def snapshot_id(offset: int, epoch: int = 1) -> types.OffsetAndEpoch:
+    return types.OffsetAndEpoch(types.Offset(offset), types.Epoch(epoch))
 
 
 def begins_anew(offset: int) -> InstallSnapshot:
-    return InstallSnapshot(io=Io(1), snapshot_id=OffsetAndEpoch(Offset(offset), Epoch(1)))
+    return InstallSnapshot(io=types.Io(1), snapshot_id=types.OffsetAndEpoch(types.Offset(offset), types.Epoch(1)))
 
 
 def deletes_before(offset: int) -> MoveLogStart:
-    return MoveLogStart(io=Io(1), snapshot_id=OffsetAndEpoch(Offset(offset), Epoch(1)))
+    return MoveLogStart(io=types.Io(1), snapshot_id=types.OffsetAndEpoch(types.Offset(offset), types.Epoch(1)))
 
 
 DIRECTORY = Path("/disk")

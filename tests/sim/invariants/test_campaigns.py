@@ -7,14 +7,7 @@ from typing import Any
 import pytest
 
 from pykraft.core.state import SnapshotDownload
-from pykraft.sim.invariants import ViolationError
-from pykraft.sim.invariants.campaigns import (
-    CampaignsOfLastResort,
-    DeadLeaderIsMissed,
-    EarlyCampaignsHaveReason,
-    LivingLeaderIsFollowed,
-    ReachedLeaderStays,
-)
+from pykraft.sim.invariants import ViolationError, campaigns
 from pykraft.sim.invariants.invariant import DOWN
 from pykraft.sim.machine.spoken import Departure
 from pykraft.sim.scenario.scenario import DEFAULT, LinkSettings, QuorumSettings
@@ -32,7 +25,7 @@ class Story:
     """One process of node 1."""
 
     def __init__(self, *, never_leads: bool = True) -> None:
-        self.oracle = CampaignsOfLastResort(world())
+        self.oracle = campaigns.CampaignsOfLastResort(world())
         self._never_leads = never_leads
         self._process: Any = None
 
@@ -96,7 +89,7 @@ class DeadLeaderStory:
         self.facts.scenario = scenario
         self.facts.network.is_usual = True
         self.facts.nodes = {each: running(each) for each in (1, 2, 3)}
-        self.oracle = DeadLeaderIsMissed(self.facts)
+        self.oracle = campaigns.DeadLeaderIsMissed(self.facts)
         self.see(1, BEFORE, LEADS)
         for each in (2, 3):
             self.see(each, BEFORE, DEAD_LEADER_FOLLOWS)
@@ -225,7 +218,7 @@ class EarlyCampaignStory:
     """One process of node 1."""
 
     def __init__(self) -> None:
-        self.oracle = EarlyCampaignsHaveReason(world())
+        self.oracle = campaigns.EarlyCampaignsHaveReason(world())
         self.process = made(0, 0).process
 
     def follows(self, answers: int, refusals: int, **seen: Any) -> None:
@@ -324,7 +317,7 @@ def test_another_role_epoch_or_process_is_no_campaign_of_this_follower() -> None
 
 
 def test_only_a_follower_is_remembered() -> None:
-    oracle = EarlyCampaignsHaveReason(world())
+    oracle = campaigns.EarlyCampaignsHaveReason(world())
     for seen, now in ((node(1), BEFORE), (made(0, 0), view("leader"))):
         oracle.after_event(seen, now)
     oracle.changed(made(0, 0), FOLLOWS, CAMPAIGNS)
@@ -352,8 +345,8 @@ def follower(
     return made
 
 
-def watched(*seen: Any) -> LivingLeaderIsFollowed:
-    made = LivingLeaderIsFollowed(world())
+def watched(*seen: Any) -> campaigns.LivingLeaderIsFollowed:
+    made = campaigns.LivingLeaderIsFollowed(world())
     for each in seen:
         made.after_event(each, FOLLOWS)
     return made
@@ -419,7 +412,7 @@ class ReachedLeaderStory:
         self.never_leads = never_leads
         self.facts = world()
         self.facts.members.has_pre_votes = has_pre_votes
-        self.oracle = ReachedLeaderStays(self.facts)
+        self.oracle = campaigns.ReachedLeaderStays(self.facts)
         self.process: Any = None
         self.facts.nodes = {}
         self.oracle.changed(node(1), BEFORE, LEADER)

@@ -13,67 +13,43 @@ from pykraft.host.delivery import CommittedBatch
 from pykraft.host.describe_cluster import CONTROLLERS
 from pykraft.host.inbound import BROKERS
 from pykraft.sim.clients.others import producer_batch
-from pykraft.sim.facts.history import (
-    IssuedId,
-    Operation,
-    OperationOutcome,
-    ProducerAnswer,
-    Visit,
-    VisitQuestion,
-    value_of,
-)
-from pykraft.sim.invariants import ViolationError
-from pykraft.sim.invariants.clients import (
-    ANSWER_US,
-    NEVER,
-    OTHER_ANSWERS,
-    AcknowledgedIsCommitted,
-    ClientsAreToldTheTruth,
-    EveryProposalIsDecided,
-    Linearizable,
-    LingerIsBounded,
-    NoDuplicates,
-    NoPhantoms,
-    ProducersAreToldTheTruth,
-    ProducersKeepOrder,
-    RejectedStaysOut,
-    RoomIsUsed,
-)
+from pykraft.sim.facts import history
+from pykraft.sim.invariants import ViolationError, clients
 from pykraft.sim.machine.spoken import LogEnd, SliceAsked, Spoken
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
 from tests.sim.invariants.fakes import appends, batch, encoded, entry, node, operation, truncates, view, world
 
 
 # acknowledged: An acknowledged value that is missing, or is another one, is found.
-def acknowledged() -> Operation:
-    return operation(1, b"a", b"b", answer=OperationOutcome.COMMITTED, base_offset=4)
+def acknowledged() -> history.Operation:
+    return operation(1, b"a", b"b", answer=history.OperationOutcome.COMMITTED, base_offset=4)
 
 
 @pytest.mark.parametrize("is_told_first", [True, False])
 def test_what_is_there_is_accepted(is_told_first: bool) -> None:
-    made = AcknowledgedIsCommitted(world())
+    made = clients.AcknowledgedIsCommitted(world())
     for step in (0, 1) if is_told_first else (1, 0):
         if step:
             made.committed(4, [b"a", b"b"])
         else:
             made.decided(acknowledged())
-            made.decided(operation(2, b"c", answer=OperationOutcome.UNKNOWN))
+            made.decided(operation(2, b"c", answer=history.OperationOutcome.UNKNOWN))
     made.ended()
 
 
 def test_another_value_is_found_in_either_order() -> None:
-    made = AcknowledgedIsCommitted(world())
+    made = clients.AcknowledgedIsCommitted(world())
     made.decided(acknowledged())
     with pytest.raises(ViolationError, match="the value b was acknowledged at offset 5, x is committed there"):
         made.committed(4, [b"a", b"x"])
-    made = AcknowledgedIsCommitted(world())
+    made = clients.AcknowledgedIsCommitted(world())
     made.committed(4, [b"a", b"x"])
     with pytest.raises(ViolationError, match="the value b was acknowledged at offset 5"):
         made.decided(acknowledged())
 
 
 def test_what_is_not_there_at_the_end_is_found() -> None:
-    made = AcknowledgedIsCommitted(world())
+    made = clients.AcknowledgedIsCommitted(world())
     made.decided(acknowledged())
     made.committed(4, [b"a"])
     with pytest.raises(ViolationError, match="acknowledged at offset 5 is not there"):
@@ -81,11 +57,11 @@ def test_what_is_not_there_at_the_end_is_found() -> None:
 
 
 # decided: A client that waits too long or gets two answers is found.
-def oracle(now_us: int = 9_000_000, **host: Any) -> EveryProposalIsDecided:
+def oracle(now_us: int = 9_000_000, **host: Any) -> clients.EveryProposalIsDecided:
     """One that watches a world of one node, which leads epoch 1 unless something else is said."""
     where = world(now_us=now_us)
     where.nodes = {1: node(**{"role": "leader", "high_watermark": 10, **host})}
-    return EveryProposalIsDecided(where)
+    return clients.EveryProposalIsDecided(where)
 
 
 def test_answers_in_time_new_calls_and_dead_processes_are_accepted() -> None:
@@ -152,7 +128,7 @@ def test_an_answer_is_due_as_soon_as_the_leadership_is_over(host: dict[str, Any]
 
 
 def test_a_second_answer_is_found() -> None:
-    made, asked = EveryProposalIsDecided(world()), operation(1)
+    made, asked = clients.EveryProposalIsDecided(world()), operation(1)
     made.proposed(asked)
     made.decided(asked)
     with pytest.raises(ViolationError, match="operation 1 of node 1 is answered twice"):
@@ -161,7 +137,7 @@ def test_a_second_answer_is_found() -> None:
 
 # duplicates: A value at two offsets is found.
 def test_a_value_at_one_offset_is_accepted_and_at_two_found() -> None:
-    made = NoDuplicates(world())
+    made = clients.NoDuplicates(world())
     made.committed(3, [b"a", b"b"])
     made.committed(3, [b"a"])
     with pytest.raises(ViolationError, match="the value b is committed at offset 4, and at 7 again"):
@@ -169,19 +145,19 @@ def test_a_value_at_one_offset_is_accepted_and_at_two_found() -> None:
 
 
 # linearizable: A history that is not linearizable is found: of registers, and of offsets.
-def write(number: int, begin_us: int, end_us: int, *, base_offset: int) -> Operation:
+def write(number: int, begin_us: int, end_us: int, *, base_offset: int) -> history.Operation:
     told: dict[str, Any] = {"invoked_us": begin_us, "answered_us": end_us, "base_offset": base_offset}
-    return operation(number, value_of(number, b"w", 0), answer=OperationOutcome.COMMITTED, **told)
+    return operation(number, history.value_of(number, b"w", 0), answer=history.OperationOutcome.COMMITTED, **told)
 
 
-def read(number: int, begin_us: int, end_us: int, found: int) -> Operation:
-    return operation(number, value_of(number, b"r", 0), invoked_us=begin_us, read=found, read_us=end_us)
+def read(number: int, begin_us: int, end_us: int, found: int) -> history.Operation:
+    return operation(number, history.value_of(number, b"r", 0), invoked_us=begin_us, read=found, read_us=end_us)
 
 
-def check_linearizable(*operations: Operation) -> None:
+def check_linearizable(*operations: history.Operation) -> None:
     where = world()
     where.history.operations = list(operations)
-    Linearizable(where).ended()
+    clients.Linearizable(where).ended()
 
 
 def test_a_history_with_an_order_is_accepted() -> None:
@@ -202,7 +178,7 @@ def test_offsets_against_the_order_of_time_are_found() -> None:
 
 # linger: A proposal that lingers too long while the disk is idle is found.
 def lingered(ms: int, *, idle_since_ms: int = 0, epoch: int = 1) -> None:
-    made = LingerIsBounded(world(now_us=ms * 1_000))
+    made = clients.LingerIsBounded(world(now_us=ms * 1_000))
     made.started(node())
     made.persisted(node(ms=idle_since_ms))
     made.accepted(operation(1, base_offset=5, epoch=epoch))
@@ -216,7 +192,7 @@ def test_the_linger_time_and_a_busy_disk_are_accepted(ms: int, idle_since_ms: in
 
 def test_of_a_former_term_nothing_is_expected() -> None:
     lingered(60, epoch=9)
-    LingerIsBounded(world()).submitted(node(), truncates(0))
+    clients.LingerIsBounded(world()).submitted(node(), truncates(0))
 
 
 @pytest.mark.conformance("H32")
@@ -226,7 +202,7 @@ def test_a_longer_time_is_found() -> None:
 
 
 def test_what_is_only_prepared_may_linger_as_long_as_it_likes() -> None:
-    made = LingerIsBounded(world(now_us=60_000))
+    made = clients.LingerIsBounded(world(now_us=60_000))
     made.started(node())
     made.persisted(node(ms=0))
     made.accepted(operation(1, base_offset=5, is_prepared=True))
@@ -235,7 +211,7 @@ def test_what_is_only_prepared_may_linger_as_long_as_it_likes() -> None:
 
 # phantoms: A value that nobody proposed is found.
 def test_proposed_values_are_accepted_and_others_are_found() -> None:
-    made = NoPhantoms(world())
+    made = clients.NoPhantoms(world())
     made.proposed(operation(1, b"a", b"b"))
     made.committed(3, [b"b", b"a"])
     with pytest.raises(ViolationError, match="offset 6 holds b'c', which nobody proposed"):
@@ -243,8 +219,8 @@ def test_proposed_values_are_accepted_and_others_are_found() -> None:
 
 
 # producer_answers: Acknowledgments before the commit, ids that are issued twice, and errors without a reason are found.
-def answer(error: ErrorCode = ErrorCode.NONE, *, offset: int = 0, is_next: bool = True) -> ProducerAnswer:
-    return ProducerAnswer(
+def answer(error: ErrorCode = ErrorCode.NONE, *, offset: int = 0, is_next: bool = True) -> history.ProducerAnswer:
+    return history.ProducerAnswer(
         node_id=1,
         operation=operation(1, b"a", b"b"),
         producer_id=5,
@@ -256,12 +232,12 @@ def answer(error: ErrorCode = ErrorCode.NONE, *, offset: int = 0, is_next: bool 
     )
 
 
-def producer_answers_oracle(*, records_between: int = 0, remembered_max: int = 10) -> ProducersAreToldTheTruth:
+def producer_answers_oracle(*, records_between: int = 0, remembered_max: int = 10) -> clients.ProducersAreToldTheTruth:
     where: Any = world()
     where.committed.entries = [entry(0, count=4)]
     where.records_between = records_between
     where.nodes = {1: SimpleNamespace(config=SimpleNamespace(client_producers_max=remembered_max))}
-    return ProducersAreToldTheTruth(where)
+    return clients.ProducersAreToldTheTruth(where)
 
 
 def test_a_committed_batch_may_be_acknowledged_and_no_other() -> None:
@@ -273,13 +249,13 @@ def test_a_committed_batch_may_be_acknowledged_and_no_other() -> None:
 
 def test_an_id_is_issued_once() -> None:
     made = producer_answers_oracle()
-    made.id_issued(IssuedId(node_id=1, producer_id=5))
-    made.id_issued(IssuedId(node_id=1, producer_id=6))
+    made.id_issued(history.IssuedId(node_id=1, producer_id=5))
+    made.id_issued(history.IssuedId(node_id=1, producer_id=6))
     with pytest.raises(ViolationError, match="node 2 issues producer id 5 once more"):
-        made.id_issued(IssuedId(node_id=2, producer_id=5))
+        made.id_issued(history.IssuedId(node_id=2, producer_id=5))
 
 
-@pytest.mark.parametrize("error", NEVER)
+@pytest.mark.parametrize("error", clients.NEVER)
 def test_a_correct_batch_gets_none_of_these_errors(error: ErrorCode) -> None:
     with pytest.raises(ViolationError, match=error.name):
         producer_answers_oracle().produced(answer(error))
@@ -300,7 +276,7 @@ def test_a_producer_is_unknown_only_where_somebody_may_have_forgotten_it() -> No
     for producer_id in (1, 2):
         with pytest.raises(ViolationError, match="no node has forgotten any"):
             small.produced(unknown)
-        small.id_issued(IssuedId(node_id=1, producer_id=producer_id))
+        small.id_issued(history.IssuedId(node_id=1, producer_id=producer_id))
     small.produced(unknown)
 
 
@@ -313,7 +289,7 @@ def produced(offset: int, sequence: int, *, count: int = 1, epoch: int = 0, prod
 
 @pytest.mark.parametrize(("sequence", "epoch"), [(0, 1), (3, 1), (5, 0), (1, 2)])
 def test_a_gap_a_repeat_an_old_epoch_and_a_new_one_that_goes_on_are_found(sequence: int, epoch: int) -> None:
-    made = ProducersKeepOrder(world())
+    made = clients.ProducersKeepOrder(world())
     made.delivered(node(1), [produced(0, 0, epoch=1), produced(1, 1, epoch=1)])
     with pytest.raises(ViolationError, match=r"at offset 2; the next one is \d of epoch"):
         made.delivered(node(1), [produced(2, sequence, epoch=epoch)])
@@ -321,19 +297,19 @@ def test_a_gap_a_repeat_an_old_epoch_and_a_new_one_that_goes_on_are_found(sequen
 
 def test_a_producer_begins_at_0() -> None:
     with pytest.raises(ViolationError, match="the next one is 0 of epoch 0"):
-        ProducersKeepOrder(world()).delivered(node(1), [produced(2, 1)])
+        clients.ProducersKeepOrder(world()).delivered(node(1), [produced(2, 1)])
 
 
 # rejected: A value that is both rejected and committed is found, in either order.
-REJECTED = operation(1, b"a", answer=OperationOutcome.REJECTED)
+REJECTED = operation(1, b"a", answer=history.OperationOutcome.REJECTED)
 
 
 def test_it_is_found_in_either_order() -> None:
-    made = RejectedStaysOut(world())
+    made = clients.RejectedStaysOut(world())
     made.decided(REJECTED)
     with pytest.raises(ViolationError, match="the value a was rejected and is committed"):
         made.committed(0, [b"a"])
-    made = RejectedStaysOut(world())
+    made = clients.RejectedStaysOut(world())
     made.committed(0, [b"a"])
     with pytest.raises(ViolationError, match="the value a was rejected"):
         made.decided(REJECTED)
@@ -348,7 +324,7 @@ def decided(waiting: int, *, is_leader: bool = True, is_prepared: bool = False, 
     where.nodes = {1: node(1, raft=SimpleNamespace(state=state))}
     asked = operation(1, is_prepared=is_prepared)
     asked.lacked_room = lacked_room
-    RoomIsUsed(where).decided(asked)
+    clients.RoomIsUsed(where).decided(asked)
 
 
 def test_a_full_buffer_is_a_reason_and_one_batch_may_be_gone_since() -> None:
@@ -396,10 +372,10 @@ class Case:
         self.world.committed.entries += [entry(offset) for offset in range(7)]
         self.nodes = {number: self._node(number) for number in (1, 2, 3, 4)}
         self.world.nodes = self.nodes
-        self.made = ClientsAreToldTheTruth(self.world)
+        self.made = clients.ClientsAreToldTheTruth(self.world)
         for number, offset in ((2, 7), (4, 5)):
             self.fetches(number, offset)
-        self.nodes[4].process.wiretap.fetch_answers[1] = OTHER_ANSWERS + 1
+        self.nodes[4].process.wiretap.fetch_answers[1] = clients.OTHER_ANSWERS + 1
 
     @staticmethod
     def _node(number: int) -> Any:
@@ -417,12 +393,12 @@ class Case:
             self.made.before_send(self.nodes[number], Spoken(epoch=3, fetched=fetched, target_id=1))
         self.made.before_send(self.nodes[number], Spoken(epoch=3, target_id=1))
 
-    def asked(self, question: VisitQuestion) -> Visit:
-        visit = Visit(question=question, process=self.nodes[1].process, asked_us=self.world.clock.now_us)
+    def asked(self, question: history.VisitQuestion) -> history.Visit:
+        visit = history.Visit(question=question, process=self.nodes[1].process, asked_us=self.world.clock.now_us)
         self.made.visited(self.nodes[1], visit)
         return visit
 
-    def answers(self, question: VisitQuestion, answer: dict[str, Any]) -> None:
+    def answers(self, question: history.VisitQuestion, answer: dict[str, Any]) -> None:
         visit = self.asked(question)
         visit.answer = cast(Any, answer)
         self.made.visited(self.nodes[1], visit)
@@ -430,17 +406,17 @@ class Case:
 
 def test_the_truth_is_accepted_and_so_is_an_error() -> None:
     case = Case()
-    case.answers(VisitQuestion.DESCRIBE_QUORUM, quorum())
-    case.answers(VisitQuestion.DESCRIBE_QUORUM, quorum(error_code=6))
-    case.answers(VisitQuestion.DESCRIBE_CLUSTER, cluster())
-    case.answers(VisitQuestion.DESCRIBE_CLUSTER, cluster(error_code=5, brokers=[]))
+    case.answers(history.VisitQuestion.DESCRIBE_QUORUM, quorum())
+    case.answers(history.VisitQuestion.DESCRIBE_QUORUM, quorum(error_code=6))
+    case.answers(history.VisitQuestion.DESCRIBE_CLUSTER, cluster())
+    case.answers(history.VisitQuestion.DESCRIBE_CLUSTER, cluster(error_code=5, brokers=[]))
     for error in (ErrorCode.INVALID_REQUEST, ErrorCode.NOT_LEADER_OR_FOLLOWER):
-        case.answers(VisitQuestion.ADD_IMPOSSIBLE_VOTER, {"error_code": error})
+        case.answers(history.VisitQuestion.ADD_IMPOSSIBLE_VOTER, {"error_code": error})
     case.nodes[1].is_damaged = True
-    case.answers(VisitQuestion.DESCRIBE_CLUSTER, cluster(controller_id=9))
+    case.answers(history.VisitQuestion.DESCRIBE_CLUSTER, cluster(controller_id=9))
     case.nodes[1].is_damaged = False
     case.world.claims.epochs.add(3)
-    case.answers(VisitQuestion.DESCRIBE_CLUSTER, cluster(controller_id=9))
+    case.answers(history.VisitQuestion.DESCRIBE_CLUSTER, cluster(controller_id=9))
 
 
 @pytest.mark.parametrize(
@@ -456,70 +432,70 @@ def test_the_truth_is_accepted_and_so_is_an_error() -> None:
 )
 def test_what_is_not_so_of_the_quorum_is_found(changed: dict[str, Any], seen: str) -> None:
     with pytest.raises(ViolationError, match=seen):
-        Case().answers(VisitQuestion.DESCRIBE_QUORUM, quorum(**changed))
+        Case().answers(history.VisitQuestion.DESCRIBE_QUORUM, quorum(**changed))
 
 
 def test_a_twin_of_a_voter_is_an_observer_of_which_nothing_is_known() -> None:
     case = Case()
     case.world.claims.twin_ids.add(2)
     rows = [{"replica_id": 4, "log_end_offset": 5}, {"replica_id": 2, "log_end_offset": 8}]
-    case.answers(VisitQuestion.DESCRIBE_QUORUM, quorum(observers=rows))
+    case.answers(history.VisitQuestion.DESCRIBE_QUORUM, quorum(observers=rows))
 
 
 def test_who_has_had_no_answer_need_not_be_listed() -> None:
     case = Case()
-    case.nodes[4].process.wiretap.fetch_answers[1] = OTHER_ANSWERS
-    case.answers(VisitQuestion.DESCRIBE_QUORUM, quorum(observers=[]))
+    case.nodes[4].process.wiretap.fetch_answers[1] = clients.OTHER_ANSWERS
+    case.answers(history.VisitQuestion.DESCRIBE_QUORUM, quorum(observers=[]))
     case.nodes[4].status = None
-    case.answers(VisitQuestion.DESCRIBE_QUORUM, quorum(observers=[]))
+    case.answers(history.VisitQuestion.DESCRIBE_QUORUM, quorum(observers=[]))
 
 
 def test_who_has_had_only_snapshots_need_not_be_listed() -> None:
     case = Case()
     observer = case.nodes[4]
     asked = SliceAsked(snapshot_id=OffsetAndEpoch(Offset(5), Epoch(2)), position=0)
-    for _ in range(OTHER_ANSWERS + 1):
+    for _ in range(clients.OTHER_ANSWERS + 1):
         case.fetches(4, 0)
         observer.process.wiretap.fetch_answers[1] += 1
         case.made.before_send(observer, Spoken(epoch=3, sliced=asked, target_id=1))
-    case.answers(VisitQuestion.DESCRIBE_QUORUM, quorum(observers=[]))
+    case.answers(history.VisitQuestion.DESCRIBE_QUORUM, quorum(observers=[]))
     case.fetches(4, 5)
-    observer.process.wiretap.fetch_answers[1] += OTHER_ANSWERS
-    case.answers(VisitQuestion.DESCRIBE_QUORUM, quorum(observers=[]))
+    observer.process.wiretap.fetch_answers[1] += clients.OTHER_ANSWERS
+    case.answers(history.VisitQuestion.DESCRIBE_QUORUM, quorum(observers=[]))
     observer.process.wiretap.fetch_answers[1] += 1
     with pytest.raises(ViolationError, match="\\[4\\] fetch from it as well"):
-        case.answers(VisitQuestion.DESCRIBE_QUORUM, quorum(observers=[]))
+        case.answers(history.VisitQuestion.DESCRIBE_QUORUM, quorum(observers=[]))
 
 
 def test_what_the_leader_answered_before_it_was_followed_does_not_count() -> None:
     case = Case()
     observer = case.nodes[4]
     observer.status = observer.status._replace(leader_id=None)
-    for _ in range(OTHER_ANSWERS + 1):
+    for _ in range(clients.OTHER_ANSWERS + 1):
         case.fetches(4, 5)
         observer.process.wiretap.fetch_answers[1] += 1
     observer.status = observer.status._replace(leader_id=1)
-    case.answers(VisitQuestion.DESCRIBE_QUORUM, quorum(observers=[]))
+    case.answers(history.VisitQuestion.DESCRIBE_QUORUM, quorum(observers=[]))
     case.fetches(4, 5)
-    case.answers(VisitQuestion.DESCRIBE_QUORUM, quorum(observers=[]))
-    observer.process.wiretap.fetch_answers[1] += OTHER_ANSWERS + 1
+    case.answers(history.VisitQuestion.DESCRIBE_QUORUM, quorum(observers=[]))
+    observer.process.wiretap.fetch_answers[1] += clients.OTHER_ANSWERS + 1
     with pytest.raises(ViolationError, match="\\[4\\] fetch from it as well"):
-        case.answers(VisitQuestion.DESCRIBE_QUORUM, quorum(observers=[]))
+        case.answers(history.VisitQuestion.DESCRIBE_QUORUM, quorum(observers=[]))
 
 
 @pytest.mark.parametrize("changed", [{"controller_id": 2}, {"brokers": [{"broker_id": 1}]}])
 def test_what_is_not_so_of_the_cluster_is_found(changed: dict[str, Any]) -> None:
     with pytest.raises(ViolationError, match="leads the nodes"):
-        Case().answers(VisitQuestion.DESCRIBE_CLUSTER, cluster(**changed))
+        Case().answers(history.VisitQuestion.DESCRIBE_CLUSTER, cluster(**changed))
 
 
 def test_controllers_are_named_to_who_asks_for_them() -> None:
     with pytest.raises(ViolationError, match="names brokers to who asks for controllers"):
-        Case().answers(VisitQuestion.DESCRIBE_CLUSTER, cluster(endpoint_type=BROKERS))
+        Case().answers(history.VisitQuestion.DESCRIBE_CLUSTER, cluster(endpoint_type=BROKERS))
 
 
 def test_brokers_are_named_only_where_clients_are_served() -> None:
-    case, question = Case(), VisitQuestion.DESCRIBE_BROKERS
+    case, question = Case(), history.VisitQuestion.DESCRIBE_BROKERS
     brokers, refusal = (
         {"error_code": error, "endpoint_type": BROKERS}
         for error in (ErrorCode.NONE, ErrorCode.MISMATCHED_ENDPOINT_TYPE)
@@ -535,16 +511,16 @@ def test_brokers_are_named_only_where_clients_are_served() -> None:
 
 def test_operators_are_refused_where_no_listener_serves_them() -> None:
     case = Case()
-    refused = case.asked(VisitQuestion.ADD_IMPOSSIBLE_VOTER)
+    refused = case.asked(history.VisitQuestion.ADD_IMPOSSIBLE_VOTER)
     refused.is_refused = True
     with pytest.raises(ViolationError, match="closes the connection of ADD_IMPOSSIBLE_VOTER"):
         case.made.visited(case.nodes[1], refused)
     case.nodes[1].config.operator_listeners = ()
-    refused = case.asked(VisitQuestion.ADD_IMPOSSIBLE_VOTER)
+    refused = case.asked(history.VisitQuestion.ADD_IMPOSSIBLE_VOTER)
     refused.is_refused = True
     case.made.visited(case.nodes[1], refused)
     with pytest.raises(ViolationError, match="answers an operator, whom none of its listeners serves"):
-        case.answers(VisitQuestion.ADD_IMPOSSIBLE_VOTER, {"error_code": ErrorCode.INVALID_REQUEST})
+        case.answers(history.VisitQuestion.ADD_IMPOSSIBLE_VOTER, {"error_code": ErrorCode.INVALID_REQUEST})
 
 
 def fetched(*offsets: int) -> dict[str, Any]:
@@ -553,22 +529,22 @@ def fetched(*offsets: int) -> dict[str, Any]:
 
 
 def test_what_is_not_committed_is_not_for_who_wants_committed_records() -> None:
-    Case().answers(VisitQuestion.FETCH_COMMITTED, fetched())
-    Case().answers(VisitQuestion.FETCH_COMMITTED, fetched(5, 6))
+    Case().answers(history.VisitQuestion.FETCH_COMMITTED, fetched())
+    Case().answers(history.VisitQuestion.FETCH_COMMITTED, fetched(5, 6))
     with pytest.raises(ViolationError, match=r"sends the batch at 7 .* below 7 is committed"):
-        Case().answers(VisitQuestion.FETCH_COMMITTED, fetched(6, 7))
+        Case().answers(history.VisitQuestion.FETCH_COMMITTED, fetched(6, 7))
 
 
 def test_a_voter_that_nobody_may_add_is_refused() -> None:
     with pytest.raises(ViolationError, match="answers REQUEST_TIMED_OUT to a voter"):
-        Case().answers(VisitQuestion.ADD_IMPOSSIBLE_VOTER, {"error_code": ErrorCode.REQUEST_TIMED_OUT})
+        Case().answers(history.VisitQuestion.ADD_IMPOSSIBLE_VOTER, {"error_code": ErrorCode.REQUEST_TIMED_OUT})
 
 
 def test_a_node_that_stopped_or_whose_disk_stalls_need_not_answer() -> None:
     case = Case()
-    case.asked(VisitQuestion.DESCRIBE_QUORUM)
-    case.nodes[1].disk.io_errors.stalled_until_us = ANSWER_US
-    case.world.clock.now_us = ANSWER_US + 1
+    case.asked(history.VisitQuestion.DESCRIBE_QUORUM)
+    case.nodes[1].disk.io_errors.stalled_until_us = clients.ANSWER_US
+    case.world.clock.now_us = clients.ANSWER_US + 1
     case.made.after_event(case.nodes[1], view("leader"))
     case.made.after_event(case.nodes[2], view())
     case.nodes[1].process.is_running = False
@@ -577,7 +553,7 @@ def test_a_node_that_stopped_or_whose_disk_stalls_need_not_answer() -> None:
 
 def test_a_question_without_an_answer_is_found() -> None:
     case = Case()
-    case.asked(VisitQuestion.DESCRIBE_CLUSTER)
-    case.world.clock.now_us = ANSWER_US + 1
+    case.asked(history.VisitQuestion.DESCRIBE_CLUSTER)
+    case.world.clock.now_us = clients.ANSWER_US + 1
     with pytest.raises(ViolationError, match="node 1 has not answered DESCRIBE_CLUSTER"):
         case.made.after_event(case.nodes[1], view("leader"))

@@ -8,18 +8,8 @@ import pytest
 
 from pykraft.core.leader.progress import Progress, ReplicaProgress
 from pykraft.core.state import Leader
-from pykraft.sim.invariants import ViolationError
+from pykraft.sim.invariants import ViolationError, leaders
 from pykraft.sim.invariants.invariant import KeptLeader, View
-from pykraft.sim.invariants.leaders import (
-    GoodbyesAreHeeded,
-    LeaderIsDurableFirst,
-    LeaderWithoutMajorityResigns,
-    SilentVotersAreTold,
-    SingleLeader,
-    StableLeadership,
-    TransferLeavesNothing,
-    TransferPausesAreShort,
-)
 from pykraft.sim.machine.spoken import Departure, LogEnd, SliceAsked, Spoken
 from pykraft.types import Epoch, Listeners, NodeId, Offset, OffsetAndEpoch, ReplicaKey, ReportKind, Voter, VoterSet
 from tests.sim.invariants.fakes import BEFORE, entry, node, report, view, voters_of, world
@@ -41,14 +31,14 @@ def leading(ms: int, *, fetched_ms: int | None = None) -> Any:
     return made
 
 
-def begun() -> tuple[Any, SilentVotersAreTold]:
+def begun() -> tuple[Any, leaders.SilentVotersAreTold]:
     where = world()
-    made = SilentVotersAreTold(where)
+    made = leaders.SilentVotersAreTold(where)
     made.changed(node(1), view(), view("leader"))
     return where, made
 
 
-def check_silence(where: Any, made: SilentVotersAreTold, ms: int, **known: Any) -> None:
+def check_silence(where: Any, made: leaders.SilentVotersAreTold, ms: int, **known: Any) -> None:
     where.clock.now_us = ms * 1_000
     made.after_event(leading(ms, **known), view("leader"))
 
@@ -74,7 +64,7 @@ def leader(ms: int, *fetched_ms: int | None) -> Any:
 
 
 def looked(voters: int, at: Any) -> None:
-    made = LeaderWithoutMajorityResigns(world(voters))
+    made = leaders.LeaderWithoutMajorityResigns(world(voters))
     leads = view("leader", voters=voters_of(voters))
     made.changed(node(1, ms=100), BEFORE, leads)
     made.after_event(at, leads)
@@ -88,7 +78,7 @@ def test_a_leader_of_a_minority_is_found(voters: int, fetched_ms: tuple[int | No
 
 def test_a_voter_that_downloads_a_snapshot_counts_until_it_stops() -> None:
     where = world(3)
-    made = LeaderWithoutMajorityResigns(where)
+    made = leaders.LeaderWithoutMajorityResigns(where)
     leads = view("leader", voters=voters_of(3))
     made.changed(node(1, ms=100), BEFORE, leads)
     asked = SliceAsked(snapshot_id=OffsetAndEpoch(Offset(5), Epoch(1)), position=500)
@@ -104,7 +94,7 @@ def test_a_voter_that_downloads_a_snapshot_counts_until_it_stops() -> None:
 
 def test_a_voter_that_still_receives_an_answer_counts_as_long_as_enough_of_it_moves() -> None:
     where = world(3)
-    made = LeaderWithoutMajorityResigns(where)
+    made = leaders.LeaderWithoutMajorityResigns(where)
     leads = view("leader", voters=voters_of(3))
     made.changed(node(1, ms=100), BEFORE, leads)
     unsent = {2: 10**6, 3: 0}
@@ -121,12 +111,12 @@ def test_a_voter_that_still_receives_an_answer_counts_as_long_as_enough_of_it_mo
 def test_one_that_is_too_early_is_found() -> None:
     for disk in ({"epoch": 3, "leader_id": None}, {"epoch": 2, "leader_id": 1}):
         with pytest.raises(ViolationError, match="node 1 says that it leads epoch 3"):
-            LeaderIsDurableFirst(world(**disk)).before_send(node(1), Spoken(epoch=3, leader_id=1))
+            leaders.LeaderIsDurableFirst(world(**disk)).before_send(node(1), Spoken(epoch=3, leader_id=1))
 
 
 @pytest.mark.parametrize("now", [view(epoch=2, leader_id=3), view("down", 0, disk_epoch=2, disk_leader_id=3)])
 def test_a_second_leader_of_an_epoch_is_found_also_when_the_first_is_long_gone(now: View) -> None:
-    made = SingleLeader(world())
+    made = leaders.SingleLeader(world())
     for epoch in (1, 2, 3):
         made.changed(node(), BEFORE, view(epoch=epoch, leader_id=1))
     with pytest.raises(ViolationError, match="epoch 2 has leaders 1 and 3"):
@@ -140,7 +130,7 @@ RESIGNED = report(ReportKind.RESIGNED_FOR_TARGET, 2, 3)
 def resigned(fetched: LogEnd, committed: int) -> None:
     where = world()
     where.ledger(node()).entries += [entry(0), entry(1, epoch=2)]
-    made = TransferLeavesNothing(where)
+    made = leaders.TransferLeavesNothing(where)
     made.before_send(node(3), Spoken(epoch=fetched.epoch, fetched=fetched))
     made.before_send(node(3), Spoken(epoch=2))
     leader = node(committed_end_offset=committed)
@@ -173,11 +163,11 @@ def transfer_pauses_leader(ms: int, *, fetched_ms: int | None = None, begun_ms: 
 @pytest.mark.parametrize("at", [transfer_pauses_leader(1_400), transfer_pauses_leader(1_400, fetched_ms=900)])
 def test_one_that_has_been_silent_for_long_may_not(at: Any) -> None:
     with pytest.raises(ViolationError, match="leader 1 begins a transfer to node 2, which has been silent for"):
-        TransferPausesAreShort(world()).reported(at, BEGINS)
+        leaders.TransferPausesAreShort(world()).reported(at, BEGINS)
 
 
 def test_after_one_that_failed_a_leader_rests() -> None:
-    made = TransferPausesAreShort(world())
+    made = leaders.TransferPausesAreShort(world())
 
     def at(ms: int) -> Any:
         return transfer_pauses_leader(ms, fetched_ms=ms)
@@ -212,18 +202,18 @@ FOLLOWS = view("follower", leader_id=2)
 
 def test_who_waits_for_a_leader_that_left_is_found() -> None:
     with pytest.raises(ViolationError, match="node 1 waits, though 2 leads epoch 1 no more"):
-        GoodbyesAreHeeded(world()).after_event(sent_goodbyes(goodbye()), FOLLOWS)
+        leaders.GoodbyesAreHeeded(world()).after_event(sent_goodbyes(goodbye()), FOLLOWS)
 
 
 def test_while_the_leader_is_heard_a_goodbye_proves_nothing_and_counts_when_it_is_heard_no_more() -> None:
-    made = GoodbyesAreHeeded(world())
+    made = leaders.GoodbyesAreHeeded(world())
     made.after_event(sent_goodbyes(goodbye()), view("follower", leader_id=2, has_fetched=True))
     with pytest.raises(ViolationError, match="node 1 waits"):
         made.after_event(sent_goodbyes(goodbye()), FOLLOWS)
 
 
 def test_each_goodbye_is_looked_at_once_and_a_new_process_was_told_nothing() -> None:
-    made = GoodbyesAreHeeded(world())
+    made = leaders.GoodbyesAreHeeded(world())
     made.after_event(sent_goodbyes(goodbye(has_successors=True)), FOLLOWS)
     made.after_event(sent_goodbyes(goodbye()), FOLLOWS)
     made.after_event(node(), view("down"))
@@ -240,7 +230,7 @@ HEARING = view("follower", 1, has_fetched=True)
 def lived(*changes: tuple[int, View, View], has_pre_votes: bool = True) -> None:
     where = world()
     where.members.has_pre_votes = has_pre_votes
-    made = StableLeadership(where)
+    made = leaders.StableLeadership(where)
     for node_id, was, now in changes:
         made.changed(node(node_id), was, now)
 

@@ -13,26 +13,8 @@ from pykraft.errors import CorruptionError
 from pykraft.host.ports import ConnectionId
 from pykraft.sim.facts.facts import STRANGER_ID
 from pykraft.sim.facts.history import OperationOutcome
-from pykraft.sim.invariants import ViolationError
+from pykraft.sim.invariants import ViolationError, liveness
 from pykraft.sim.invariants.invariant import LOOK_US
-from pykraft.sim.invariants.liveness import (
-    REQUESTS_MAX,
-    SECOND_US,
-    TIMES_MAX,
-    WAKE_UPS_MAX,
-    CalmQuorumCommits,
-    Healing,
-    NobodyIsBlamed,
-    NobodyRepeatsItself,
-    NobodyWaitsForATrickle,
-    NobodyWakesForNothing,
-    NodesStayUp,
-    NoLastingProspective,
-    OneFetchInFlight,
-    QuestionsArePaced,
-    QuorumOutlastsForgers,
-    StrangersAreAskedSeldom,
-)
 from pykraft.sim.machine.spoken import LogEnd, Spoken
 from pykraft.sim.scenario.scenario import Scenario
 from pykraft.snapshot.files import checkpoint_path
@@ -47,10 +29,10 @@ LEADER = report(ReportKind.LEADER_GIVEN_UP, 2)
 CALLER = report(ReportKind.REQUESTER_CLOSED, 7)
 
 
-def of(*nodes: Any) -> NobodyIsBlamed:
+def of(*nodes: Any) -> liveness.NobodyIsBlamed:
     made = world()
     made.nodes = {each.node_id: each for each in nodes}
-    return NobodyIsBlamed(made)
+    return liveness.NobodyIsBlamed(made)
 
 
 @pytest.mark.parametrize("blame", [PEER, CALLER, LEADER])
@@ -77,7 +59,7 @@ def test_who_finds_its_disk_empty_knows_it_and_blames_nobody() -> None:
 
 
 # calm_quorum: An undisturbed quorum that commits nothing is found.
-def check(made: CalmQuorumCommits, where: Any, now_us: int) -> None:
+def check(made: liveness.CalmQuorumCommits, where: Any, now_us: int) -> None:
     where.clock.now_us = now_us
     made.after_event(node(1), view())
 
@@ -87,7 +69,7 @@ def test_one_that_stands_still_is_found(leads: bool) -> None:
     where = undisturbed()
     process = node(2, epoch=27, log_end_offset=1).process
     where.newest_leader = lambda: process if leads else None
-    made = CalmQuorumCommits(where)
+    made = liveness.CalmQuorumCommits(where)
     check(made, where, 0)
     check(made, where, made.bound_us)
     with pytest.raises(ViolationError, match="node 2 leads epoch 27" if leads else "nobody leads"):
@@ -97,14 +79,14 @@ def test_one_that_stands_still_is_found(leads: bool) -> None:
 # foreign_rate: A node that asks a stranger without a pause is found.
 def test_so_many_requests_in_a_second_are_enough() -> None:
     where = world()
-    made = StrangersAreAskedSeldom(where)
-    for _ in range(2 * REQUESTS_MAX):
+    made = liveness.StrangersAreAskedSeldom(where)
+    for _ in range(2 * liveness.REQUESTS_MAX):
         made.before_send(node(1), Spoken(epoch=1, target_id=2))
     for _ in range(2):
-        for _ in range(REQUESTS_MAX):
+        for _ in range(liveness.REQUESTS_MAX):
             made.before_send(node(1), Spoken(epoch=1, target_id=STRANGER_ID))
-        where.clock.now_us += SECOND_US
-    for _ in range(REQUESTS_MAX):
+        where.clock.now_us += liveness.SECOND_US
+    for _ in range(liveness.REQUESTS_MAX):
         made.before_send(node(1), Spoken(epoch=1, target_id=STRANGER_ID))
     with pytest.raises(ViolationError, match="node 1 has asked a stranger 121 times"):
         made.before_send(node(1), Spoken(epoch=1, target_id=STRANGER_ID))
@@ -114,17 +96,17 @@ def test_so_many_requests_in_a_second_are_enough() -> None:
 FORGERS_SECOND_US = 1_000_000
 
 
-def forgers_of(**others: float) -> QuorumOutlastsForgers:
+def forgers_of(**others: float) -> liveness.QuorumOutlastsForgers:
     made = world()
     made.scenario = Scenario(faults={"forged frames": 1, **others})
-    return QuorumOutlastsForgers(made)
+    return liveness.QuorumOutlastsForgers(made)
 
 
 def acknowledged(count: int, outcome: OperationOutcome = OperationOutcome.COMMITTED) -> Any:
     return SimpleNamespace(answer=outcome, values=(b"",) * count)
 
 
-def passes(oracle: QuorumOutlastsForgers, seconds: float, rate: int) -> None:
+def passes(oracle: liveness.QuorumOutlastsForgers, seconds: float, rate: int) -> None:
     """So much time passes, in which so many values a second are acknowledged."""
     clock, end_us = oracle.facts.clock, oracle.facts.clock.now_us + round(seconds * FORGERS_SECOND_US)
     while clock.now_us < end_us:
@@ -134,7 +116,7 @@ def passes(oracle: QuorumOutlastsForgers, seconds: float, rate: int) -> None:
         clock.now_us += 100_000
 
 
-def forges(oracle: QuorumOutlastsForgers, *, is_forging: bool = True) -> None:
+def forges(oracle: liveness.QuorumOutlastsForgers, *, is_forging: bool = True) -> None:
     oracle.facts.claims.is_forging = is_forging
     oracle.after_event(node(1), view())
 
@@ -162,22 +144,22 @@ def test_one_leader_may_be_elected_and_no_second_one() -> None:
 
 # healing: A cluster that does not heal in time is found and described.
 def test_the_bound_is_final() -> None:
-    Healing(world()).ended()
+    liveness.Healing(world()).ended()
     with pytest.raises(ViolationError, match="Healing: no progress"):
-        Healing(world()).not_healed("no progress")
+        liveness.Healing(world()).not_healed("no progress")
 
 
 # one_fetch: A second Fetch to the leader is found while the first one is outstanding.
 FETCH = Spoken(epoch=1, fetched=LogEnd(epoch=1, offset=7), target_id=2)
 
 
-def fetched(made: OneFetchInFlight, at: Any, spoken: Spoken = FETCH) -> None:
+def fetched(made: liveness.OneFetchInFlight, at: Any, spoken: Spoken = FETCH) -> None:
     made.before_send(at, spoken)
     at.process.wiretap.open_fetches[ConnectionId(1)] = made.facts.clock.now_us
 
 
 def test_a_second_one_is_found() -> None:
-    made, follower = OneFetchInFlight(world()), node(leader_id=2)
+    made, follower = liveness.OneFetchInFlight(world()), node(leader_id=2)
     fetched(made, follower)
     made.facts.clock.now_us = 1_000
     with pytest.raises(ViolationError, match="fetches at 7 and waits for another answer still"):
@@ -189,7 +171,7 @@ ASKING = view("prospective")
 
 
 def test_it_is_found_and_a_pause_without_a_leader_does_not_help() -> None:
-    made = NoLastingProspective(world())
+    made = liveness.NoLastingProspective(world())
     made.faults_ended()
     made.after_event(node(), ASKING)
     made.changed(node(), ASKING, view("unattached"))
@@ -211,10 +193,10 @@ def test_it_is_found_and_a_pause_without_a_leader_does_not_help() -> None:
 QUESTION = Spoken(epoch=1, target_id=2, is_question=True)
 
 
-def made() -> QuestionsArePaced:
+def made() -> liveness.QuestionsArePaced:
     where = world()
     where.nodes = {1: node(1), 2: node(2), 3: node(3)}
-    return QuestionsArePaced(where)
+    return liveness.QuestionsArePaced(where)
 
 
 def at(ms: int) -> Any:
@@ -224,7 +206,7 @@ def at(ms: int) -> Any:
     return asker
 
 
-def ask(oracle: QuestionsArePaced, *times_ms: int, question: Spoken = QUESTION) -> None:
+def ask(oracle: liveness.QuestionsArePaced, *times_ms: int, question: Spoken = QUESTION) -> None:
     for ms in times_ms:
         oracle.before_send(at(ms), question)
 
@@ -235,10 +217,10 @@ def test_three_questions_without_a_pause_are_found() -> None:
 
 
 def test_the_same_many_times_within_a_second_is_found() -> None:
-    made = NobodyRepeatsItself(world())
-    for _ in range(TIMES_MAX):
+    made = liveness.NobodyRepeatsItself(world())
+    for _ in range(liveness.TIMES_MAX):
         made.reported(node(), report(text="again"))
-    with pytest.raises(ViolationError, match=f"node 1 says {TIMES_MAX + 1} times within a second: again"):
+    with pytest.raises(ViolationError, match=f"node 1 says {liveness.TIMES_MAX + 1} times within a second: again"):
         made.reported(node(), report(text="again"))
 
 
@@ -253,7 +235,7 @@ def running(*offsets: int) -> Any:
 
 
 def test_a_damaged_snapshot_is_a_reason_unless_there_is_a_newer_one() -> None:
-    made = NodesStayUp(world())
+    made = liveness.NodesStayUp(world())
     made.stopped(running(5, 9), damaged(9))
     made.stopped(node(is_rotten=True), damaged(5))
     made.stopped(running(5, 9), CorruptionError(Path("a.log"), position=0, expected="a", found="b"))
@@ -263,7 +245,7 @@ def test_a_damaged_snapshot_is_a_reason_unless_there_is_a_newer_one() -> None:
 
 def test_anything_else_is_none() -> None:
     with pytest.raises(ViolationError, match="node 1 stopped: no way"):
-        NodesStayUp(world()).stopped(node(), ValueError("no way"))
+        liveness.NodesStayUp(world()).stopped(node(), ValueError("no way"))
 
 
 # trickle: A voter that waits for an answer that hardly moves is found.
@@ -282,7 +264,7 @@ class Waiting:
         self.wiretap = self.node.process.wiretap
         self.wiretap.open_fetches.update({ConnectionId(3): 1, CONNECTION: 5})
         self.wiretap.fetch_answers[2] = 7
-        self.oracle = NobodyWaitsForATrickle(self.world)
+        self.oracle = liveness.NobodyWaitsForATrickle(self.world)
         self.view = view("follower", leader_id=2)
 
     def check(self, now_us: int) -> None:
@@ -314,11 +296,11 @@ def test_a_voter_that_never_leads_waits_until_it_gives_its_leader_up(has_fetched
 
 
 def test_one_that_does_not_stop_is_found_but_a_new_process_begins_anew() -> None:
-    made = NobodyWakesForNothing(world())
-    for _ in range(WAKE_UPS_MAX):
+    made = liveness.NobodyWakesForNothing(world())
+    for _ in range(liveness.WAKE_UPS_MAX):
         made.woken(node(ms=7))
     made.started(node(ms=7))
-    for _ in range(WAKE_UPS_MAX):
+    for _ in range(liveness.WAKE_UPS_MAX):
         made.woken(node(ms=7))
     with pytest.raises(ViolationError, match="the timer of node 1 rang 601 times within 1000 ms"):
         made.woken(node(ms=7))

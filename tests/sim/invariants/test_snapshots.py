@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pykraft import types
 from pykraft.log.fs import make_directory
 from pykraft.protocol.records import encode_control_batch
 from pykraft.sim.facts.facts import Claims
@@ -33,17 +34,6 @@ from pykraft.sim.machine.disk import VirtualDisk
 from pykraft.sim.machine.ledger import Entry, Ledger
 from pykraft.sim.machine.spoken import SliceAsked, Spoken
 from pykraft.snapshot.files import part_path
-from pykraft.types import (
-    Epoch,
-    KRaftVersion,
-    KRaftVoters,
-    Offset,
-    OffsetAndEpoch,
-    ReportKind,
-    SnapshotFooter,
-    SnapshotHeader,
-    VoterSet,
-)
 from tests.sim.invariants.fakes import (
     BEFORE,
     batch,
@@ -81,7 +71,7 @@ def check(where: Any, saver: Any, made: SaveIsAskedInTime) -> None:
 
 def test_what_a_host_no_longer_reports_as_committed_is_given_first_all_the_same() -> None:
     where, saver, made = saver_of(high_watermark=0)
-    made.reported(saver, report(ReportKind.SNAPSHOT_DUE, 2))
+    made.reported(saver, report(types.ReportKind.SNAPSHOT_DUE, 2))
     made.after_event(saver, view(high_watermark=5))
     for offset in (2, 3):
         made.delivered(saver, [batch(offset, b"c")])
@@ -134,7 +124,7 @@ def test_silence_is_noticed() -> None:
 
 def test_an_alarm_that_is_not_counted_is_noticed() -> None:
     oracle = made(counted=0)
-    oracle.reported(node(), report(ReportKind.SNAPSHOT_NOT_WRITTEN))
+    oracle.reported(node(), report(types.ReportKind.SNAPSHOT_NOT_WRITTEN))
     with pytest.raises(ViolationError, match=f"node 1 says that snapshots failed, and its {METRIC} is 0"):
         oracle.ended()
 
@@ -184,8 +174,8 @@ def test_a_leader_that_knows_may_not() -> None:
 
 
 # log_start: A log that starts where no snapshot ends is found.
-def ids(*offsets: int) -> tuple[OffsetAndEpoch, ...]:
-    return tuple(OffsetAndEpoch(Offset(offset), Epoch(1)) for offset in offsets)
+def ids(*offsets: int) -> tuple[types.OffsetAndEpoch, ...]:
+    return tuple(types.OffsetAndEpoch(types.Offset(offset), types.Epoch(1)) for offset in offsets)
 
 
 def test_a_log_without_its_beginning_is_found_at_its_start() -> None:
@@ -194,7 +184,7 @@ def test_a_log_without_its_beginning_is_found_at_its_start() -> None:
 
 
 @pytest.mark.parametrize("snapshots", [(), ids(4), ids(6)])
-def test_a_log_that_begins_elsewhere_is_found(snapshots: tuple[OffsetAndEpoch, ...]) -> None:
+def test_a_log_that_begins_elsewhere_is_found(snapshots: tuple[types.OffsetAndEpoch, ...]) -> None:
     made = LogStartIsSnapshot(world())
     made.changed(node(), view(log_start_offset=5, snapshots=snapshots), view(log_start_offset=5, snapshots=snapshots))
     with pytest.raises(ViolationError, match="starts at 5"):
@@ -218,7 +208,7 @@ class Failing:
         self.fail()
 
     def fail(self) -> None:
-        self.oracle.reported(self.node, report(ReportKind.SNAPSHOT_NOT_WRITTEN))
+        self.oracle.reported(self.node, report(types.ReportKind.SNAPSHOT_NOT_WRITTEN))
 
     def go_on(self, end_offset: int, *, after_ms: int = 1_000, **seen: Any) -> None:
         """Time passes, and the application is given records up to this offset."""
@@ -240,9 +230,9 @@ def test_no_snapshot_for_long_after_a_failure_is_found() -> None:
 class Judge(NewSnapshotInvariant):
     def __init__(self, where: Any) -> None:
         super().__init__(where)
-        self.judged: list[tuple[OffsetAndEpoch, bytes | None]] = []
+        self.judged: list[tuple[types.OffsetAndEpoch, bytes | None]] = []
 
-    def judge(self, node: Any, snapshot_id: OffsetAndEpoch, content: bytes | None) -> None:
+    def judge(self, node: Any, snapshot_id: types.OffsetAndEpoch, content: bytes | None) -> None:
         self.judged.append((snapshot_id, content))
 
 
@@ -256,7 +246,7 @@ def fetching(size_bytes: int | None, **host: Any) -> Any:
     made.disk, made.config = VirtualDisk(Random(1)), SimpleNamespace(partition_directory=PARTITION)
     make_directory(made.disk, PARTITION)
     if size_bytes is not None:
-        path = part_path(PARTITION, snapshot_id(9), leader_epoch=Epoch(2))
+        path = part_path(PARTITION, snapshot_id(9), leader_epoch=types.Epoch(2))
         made.disk.open(path, create=True).pwrite([bytes(size_bytes)], 0)
     return made
 
@@ -321,7 +311,7 @@ def test_the_same_bytes_are_accepted_and_others_are_found() -> None:
 COMMITTED = [entry(0), entry(1), entry(2, epoch=2)]
 
 
-def check_committed(snapshot: OffsetAndEpoch, content: bytes | None) -> None:
+def check_committed(snapshot: types.OffsetAndEpoch, content: bytes | None) -> None:
     where = world()
     where.committed = Ledger(COMMITTED)
     if content is not None:
@@ -345,7 +335,7 @@ def check_committed(snapshot: OffsetAndEpoch, content: bytes | None) -> None:
         (snapshot_id(2), [COMMITTED[1]]),
     ],
 )
-def test_anything_else_is_found(snapshot: OffsetAndEpoch, batches: list[Entry]) -> None:
+def test_anything_else_is_found(snapshot: types.OffsetAndEpoch, batches: list[Entry]) -> None:
     with pytest.raises(ViolationError, match=f"node 1 has a snapshot up to {snapshot.offset}"):
         check_committed(snapshot, snapshot_of(batches))
 
@@ -354,7 +344,7 @@ def test_anything_else_is_found(snapshot: OffsetAndEpoch, batches: list[Entry]) 
 WHOLE = snapshot_of([entry(0)])
 
 
-def check_durable(content: bytes | None, snapshot: OffsetAndEpoch) -> SnapshotIsDurable:
+def check_durable(content: bytes | None, snapshot: types.OffsetAndEpoch) -> SnapshotIsDurable:
     where = world()
     if content is not None:
         where.contents[1, snapshot] = content
@@ -394,16 +384,18 @@ def test_a_start_without_the_newest_one_is_found() -> None:
 OLD, NEW = keyed(1, 2), keyed(1, 2, 3)
 
 
-def content(voters: VoterSet | None) -> bytes:
-    head = (SnapshotHeader(0), KRaftVersion(1), *(() if voters is None else (KRaftVoters(voters),)))
+def content(voters: types.VoterSet | None) -> bytes:
+    head = (types.SnapshotHeader(0), types.KRaftVersion(1), *(() if voters is None else (types.KRaftVoters(voters),)))
     batches = (
-        encode_control_batch(head, base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=0).data,
-        encode_control_batch((SnapshotFooter(),), base_offset=Offset(len(head)), epoch=Epoch(1), timestamp_ms=0).data,
+        encode_control_batch(head, base_offset=types.Offset(0), epoch=types.Epoch(1), timestamp_ms=0).data,
+        encode_control_batch(
+            (types.SnapshotFooter(),), base_offset=types.Offset(len(head)), epoch=types.Epoch(1), timestamp_ms=0
+        ).data,
     )
     return b"".join(batches)
 
 
-def check_voters(end: int, voters: VoterSet | None, *, bytes_: bytes | None = None) -> None:
+def check_voters(end: int, voters: types.VoterSet | None, *, bytes_: bytes | None = None) -> None:
     """The log says OLD at 2 and NEW at 5; a third record at 6 is not committed."""
     where = world()
     where.members.electorate.records[:] = [voter_record(2, OLD), voter_record(5, NEW), voter_record(6, keyed(1))]
@@ -416,6 +408,6 @@ def check_voters(end: int, voters: VoterSet | None, *, bytes_: bytes | None = No
 
 
 @pytest.mark.parametrize(("end", "voters"), [(3, None), (5, NEW), (6, OLD), (7, keyed(1))])
-def test_any_others_are_found(end: int, voters: VoterSet | None) -> None:
+def test_any_others_are_found(end: int, voters: types.VoterSet | None) -> None:
     with pytest.raises(ViolationError, match=f"a snapshot up to {end} that names the voters"):
         check_voters(end, voters)

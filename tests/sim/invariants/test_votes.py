@@ -6,22 +6,8 @@ import pytest
 
 from pykraft.core.epoch_budget import EPOCHS_PER_DAY
 from pykraft.sim.facts.platter import DurableElection
-from pykraft.sim.invariants import ViolationError
+from pykraft.sim.invariants import ViolationError, votes
 from pykraft.sim.invariants.invariant import DOWN, View
-from pykraft.sim.invariants.votes import (
-    CandidateIsUpToDate,
-    EpochBeginsWithCandidate,
-    EpochIsDurableFirst,
-    EpochsGrowWithinBudget,
-    LeaderHasItsVotes,
-    LegalMoves,
-    MonotonicEpoch,
-    OldEpochsAreFenced,
-    OneVote,
-    PreVotesAreGranted,
-    VotesAreForCandidates,
-    VotesAreOfTheDisk,
-)
 from pykraft.sim.machine.spoken import LogEnd, Spoken
 from pykraft.types import VoterSet
 from tests.sim.invariants.fakes import BEFORE, directory_of, entry, keyed, node, view, vote_asked, voters_of, world
@@ -34,7 +20,7 @@ def vote(epoch: int, candidate_id: int) -> Spoken:
 
 @pytest.mark.parametrize("voter_id", [4, 9])
 def test_others_and_other_disks_do_not(voter_id: int) -> None:
-    made = LeaderHasItsVotes(world())
+    made = votes.LeaderHasItsVotes(world())
     made.before_send(node(voter_id), vote(1, 1))
     made.before_send(node(2), vote(1, 3))
     made.before_send(node(2), vote(2, 1))
@@ -51,12 +37,12 @@ def vote_vote(epoch: int, candidate_id: int | None = None) -> Spoken:
 @pytest.mark.parametrize("voted_id", [None, 3])
 def test_a_vote_that_is_not_on_disk_is_found(voted_id: int | None) -> None:
     with pytest.raises(ViolationError, match=f"its disk knows a vote for {voted_id}"):
-        OneVote(world(epoch=1, voted_id=voted_id)).before_send(node(), vote_vote(1, 2))
+        votes.OneVote(world(epoch=1, voted_id=voted_id)).before_send(node(), vote_vote(1, 2))
 
 
 def test_a_second_vote_in_an_epoch_is_found_even_if_the_disk_forgot_the_first() -> None:
     where = world(epoch=1, voted_id=2)
-    made = OneVote(where)
+    made = votes.OneVote(where)
     made.before_send(node(), vote_vote(1, 2))
     where.election = DurableElection(epoch=1, voted_id=3)
     with pytest.raises(ViolationError, match="voted for 2 before"):
@@ -65,7 +51,7 @@ def test_a_second_vote_in_an_epoch_is_found_even_if_the_disk_forgot_the_first() 
 
 def test_a_node_with_an_empty_disk_may_vote_anew_and_only_that_one() -> None:
     where = world(epoch=1, voted_id=2)
-    made = OneVote(where)
+    made = votes.OneVote(where)
     for node_id in (1, 3):
         made.before_send(node(node_id), vote_vote(1, 2))
     made.wiped(node())
@@ -76,7 +62,7 @@ def test_a_node_with_an_empty_disk_may_vote_anew_and_only_that_one() -> None:
 
 
 def test_a_vote_for_somebody_who_only_asked_is_found() -> None:
-    made = VotesAreForCandidates(world())
+    made = votes.VotesAreForCandidates(world())
     made.changed(node(2), BEFORE, view("prospective", 3))
     made.changed(node(2), BEFORE, view("candidate", 4))
     with pytest.raises(ViolationError, match="keeps a vote for 2 in epoch 3, which was not a candidate then"):
@@ -89,7 +75,7 @@ def granted(directory_id: bytes | None, *, is_pre_vote: bool = False) -> Spoken:
 
 
 def test_votes_are_of_the_disk_that_was_asked_or_of_any() -> None:
-    made = VotesAreOfTheDisk(world())
+    made = votes.VotesAreOfTheDisk(world())
     for accepted in (granted(None), granted(directory_of(1)), Spoken(epoch=1)):
         made.before_send(node(1), accepted)
     with pytest.raises(ViolationError, match="node 1 gives 3 its vote in epoch 2"):
@@ -109,13 +95,13 @@ def granted_to(candidate: tuple[int, int], voter: tuple[int, int] | None, *, is_
 @pytest.mark.parametrize("is_pre_vote", [True, False])
 def test_a_shorter_log_is_found(candidate: tuple[int, int], voter: tuple[int, int], is_pre_vote: bool) -> None:
     with pytest.raises(ViolationError, match=f"log ends at offset {candidate[1]} of epoch {candidate[0]}"):
-        CandidateIsUpToDate(world()).before_send(node(), granted_to(candidate, voter, is_pre_vote=is_pre_vote))
+        votes.CandidateIsUpToDate(world()).before_send(node(), granted_to(candidate, voter, is_pre_vote=is_pre_vote))
 
 
 def test_a_vote_may_be_repeated_when_the_log_has_grown_meanwhile() -> None:
     """The voter had followed another one of that epoch, and lost it, when its candidate asked again."""
     grown = granted_to((4, 7), (5, 8))
-    made = CandidateIsUpToDate(world())
+    made = votes.CandidateIsUpToDate(world())
     with pytest.raises(ViolationError):
         made.before_send(node(), grown)
     made.changed(node(), BEFORE, view(epoch=5, voted_id=2))
@@ -130,7 +116,7 @@ def test_a_vote_may_be_repeated_when_the_log_has_grown_meanwhile() -> None:
 def test_a_vote_for_a_shorter_log_is_none_that_may_be_repeated() -> None:
     seen = world()
     seen.held[1] = [entry(0, epoch=5)]
-    made = CandidateIsUpToDate(seen)
+    made = votes.CandidateIsUpToDate(seen)
     made.changed(node(), BEFORE, view(epoch=5, voted_id=2))
     with pytest.raises(ViolationError):
         made.before_send(node(), granted_to((4, 7), (5, 8)))
@@ -147,7 +133,7 @@ def denied(*, offset: int = 5, **fields: Any) -> Spoken:
 def test_a_denial_without_a_leader_is_found(offset: int) -> None:
     where: Any = world()
     where.nodes = {3: node(3)}
-    made = PreVotesAreGranted(where)
+    made = votes.PreVotesAreGranted(where)
     made.before_send(node(), denied(offset=offset, candidate_directory_id=bytes(16)))
     with pytest.raises(ViolationError, match="node 1 denies 3 its pre-vote in epoch 2"):
         made.before_send(node(), denied(offset=offset))
@@ -155,7 +141,7 @@ def test_a_denial_without_a_leader_is_found(offset: int) -> None:
 
 # epoch_growth: An epoch beyond every budget is found.
 def test_each_process_has_a_budget_and_no_more() -> None:
-    made = EpochsGrowWithinBudget(world())
+    made = votes.EpochsGrowWithinBudget(world())
     made.started(node(1))
     made.changed(node(1), BEFORE, view(epoch=EPOCHS_PER_DAY))
     with pytest.raises(ViolationError, match="node 2 is in epoch 2097152"):
@@ -165,7 +151,7 @@ def test_each_process_has_a_budget_and_no_more() -> None:
 
 
 def test_an_epoch_that_falls_on_disk_is_found_even_when_the_node_is_down() -> None:
-    made = MonotonicEpoch(world())
+    made = votes.MonotonicEpoch(world())
     made.changed(node(), BEFORE, view(epoch=2))
     made.changed(node(2), BEFORE, view(epoch=1))
     with pytest.raises(ViolationError, match="fell from epoch 2 to 1"):
@@ -175,11 +161,13 @@ def test_an_epoch_that_falls_on_disk_is_found_even_when_the_node_is_down() -> No
 @pytest.mark.parametrize(("memory", "disk", "is_settled"), [(1, 2, False), (2, 1, True)])
 def test_memory_and_disk_that_do_not_agree_are_found(memory: int, disk: int, is_settled: bool) -> None:
     with pytest.raises(ViolationError, match=f"is in epoch {memory}, its disk in {disk}"):
-        MonotonicEpoch(world()).changed(node(), BEFORE, view(epoch=memory, disk_epoch=disk, is_settled=is_settled))
+        votes.MonotonicEpoch(world()).changed(
+            node(), BEFORE, view(epoch=memory, disk_epoch=disk, is_settled=is_settled)
+        )
 
 
 def test_a_node_with_an_empty_disk_begins_anew_and_only_that_one() -> None:
-    made = MonotonicEpoch(world())
+    made = votes.MonotonicEpoch(world())
     for node_id in (1, 2):
         made.changed(node(node_id), BEFORE, view(epoch=2))
     made.wiped(node())
@@ -191,17 +179,17 @@ def test_a_node_with_an_empty_disk_begins_anew_and_only_that_one() -> None:
 @pytest.mark.parametrize("role", ["prospective", "unattached", "follower"])
 def test_whoever_else_begins_one_is_found(role: str) -> None:
     with pytest.raises(ViolationError, match=f"opened epoch 1 as {role}, it was unattached before"):
-        EpochBeginsWithCandidate(world()).changed(node(), view("unattached", 0), view(role, 1))
+        votes.EpochBeginsWithCandidate(world()).changed(node(), view("unattached", 0), view(role, 1))
 
 
 def test_an_older_epoch_is_not() -> None:
     with pytest.raises(ViolationError, match="node 1, in epoch 3, serves a request of epoch 2"):
-        OldEpochsAreFenced(world()).before_send(node(), Spoken(epoch=3, served_epoch=2))
+        votes.OldEpochsAreFenced(world()).before_send(node(), Spoken(epoch=3, served_epoch=2))
 
 
 def test_an_epoch_that_is_spoken_before_it_is_durable_is_found() -> None:
     with pytest.raises(ViolationError, match="speaks of epoch 2, its disk knows 1"):
-        EpochIsDurableFirst(world(epoch=1)).before_send(node(), Spoken(epoch=2))
+        votes.EpochIsDurableFirst(world(epoch=1)).before_send(node(), Spoken(epoch=2))
 
 
 # legal_moves: Illegal transitions are found, and states that a node may never be in.
@@ -224,18 +212,18 @@ LEADER = view("leader", 2, leader_id=1)
 )
 def test_other_moves_are_found(was: View, now: View) -> None:
     with pytest.raises(ViolationError, match=f"which was {was.role}"):
-        LegalMoves(world()).changed(node(1), was, now)
+        votes.LegalMoves(world()).changed(node(1), was, now)
 
 
 def test_an_observer_only_observes() -> None:
-    made = LegalMoves(world())
+    made = votes.LegalMoves(world())
     made.changed(node(4), BEFORE, view("observer", 2, leader_id=1))
     with pytest.raises(ViolationError, match="and it is no voter"):
         made.changed(node(4), BEFORE, view("prospective", 2))
 
 
 def test_who_was_a_voter_before_the_newest_set_leads_on_and_may_be_needed_once_more() -> None:
-    made, others = LegalMoves(world()), VoterSet(voters_of(3).voters[1:])
+    made, others = votes.LegalMoves(world()), VoterSet(voters_of(3).voters[1:])
     made.changed(node(1), LEADER, LEADER._replace(voters=others))
     made.changed(node(1), LEADER, view("resigned", LEADER.epoch, leader_id=1, voters=others))
     made.changed(node(1), view("candidate", LEADER.epoch), LEADER._replace(voters=others))

@@ -2,52 +2,43 @@
 
 from random import Random
 
+from pykraft.sim.scenario import settings
 from pykraft.sim.scenario.scenario import QuorumSettings
-from pykraft.sim.scenario.settings import (
-    LISTENER,
-    SMALL_SEGMENT_BYTES,
-    SizeLimits,
-    listeners_of,
-    node_configs,
-    size_limits,
-    with_small_segments,
-    without_operators,
-)
 from pykraft.types import Endpoint
 
 
 def test_voters_come_first_and_observers_are_not_among_them() -> None:
-    configs = node_configs(3, 2, QuorumSettings(), Random(1))
+    configs = settings.node_configs(3, 2, QuorumSettings(), Random(1))
     assert [config.node_id for config in configs] == [1, 2, 3, 4, 5]
     for config in configs:
         assert config.voters.ids == (1, 2, 3)
-        assert config.advertised_listeners == listeners_of(int(config.node_id or 0))
+        assert config.advertised_listeners == settings.listeners_of(int(config.node_id or 0))
 
 
 def test_the_port_of_a_node_is_its_id() -> None:
-    assert listeners_of(7).get(LISTENER) == Endpoint("node-7", 7)
+    assert settings.listeners_of(7).get(settings.LISTENER) == Endpoint("node-7", 7)
 
 
 def test_nodes_share_timeouts_and_have_directories_of_their_own() -> None:
-    configs = node_configs(5, 0, QuorumSettings(), Random(1))
+    configs = settings.node_configs(5, 0, QuorumSettings(), Random(1))
     assert len({config.raft for config in configs}) == 1
     assert len({config.directory_id for config in configs}) == 5
-    assert node_configs(5, 0, QuorumSettings(), Random(1)) == configs
-    assert len({node_configs(1, 0, QuorumSettings(), Random(seed))[0].raft for seed in range(20)}) > 5
+    assert settings.node_configs(5, 0, QuorumSettings(), Random(1)) == configs
+    assert len({settings.node_configs(1, 0, QuorumSettings(), Random(seed))[0].raft for seed in range(20)}) > 5
 
 
 def test_segments_may_be_small() -> None:
-    configs = with_small_segments(node_configs(3, 0, QuorumSettings(), Random(1)))
-    assert {config.log.segment_size_bytes for config in configs} == {SMALL_SEGMENT_BYTES}
+    configs = settings.with_small_segments(settings.node_configs(3, 0, QuorumSettings(), Random(1)))
+    assert {config.log.segment_size_bytes for config in configs} == {settings.SMALL_SEGMENT_BYTES}
 
 
 def test_a_world_may_serve_no_operators() -> None:
-    configs = without_operators(node_configs(3, 0, QuorumSettings(), Random(1)))
+    configs = settings.without_operators(settings.node_configs(3, 0, QuorumSettings(), Random(1)))
     assert {config.operator_listeners for config in configs} == {()}
 
 
 def test_a_node_reads_long_answers_where_it_reads_no_long_requests() -> None:
-    (config,) = node_configs(1, 0, QuorumSettings(request_size_bytes_max=8_192), Random(1))
-    limits = size_limits(config)
-    assert limits == SizeLimits(request_bytes=8_192, answer_bytes=config.answer_size_bytes_max)
+    (config,) = settings.node_configs(1, 0, QuorumSettings(request_size_bytes_max=8_192), Random(1))
+    limits = settings.size_limits(config)
+    assert limits == settings.SizeLimits(request_bytes=8_192, answer_bytes=config.answer_size_bytes_max)
     assert limits.answer_bytes > limits.request_bytes

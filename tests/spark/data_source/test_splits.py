@@ -7,19 +7,7 @@ import pytest
 
 from pykraft.errors import CorruptionError, StorageError, UsageError
 from pykraft.protocol.batch import scan
-from pykraft.spark.data_source.splits import (
-    EVERYTHING,
-    BatchIdentity,
-    Bounds,
-    FoundHeaders,
-    Limit,
-    Split,
-    SplitPlan,
-    chunks_with,
-    plan_splits,
-    read_chunks,
-    scanned_headers,
-)
+from pykraft.spark.data_source import splits
 from pykraft.spark.data_source.walk import ReplicaLog
 from pykraft.types import Buffer, Epoch, Offset
 from tests.spark.logs import EPOCH, batch, three_batches, write_segment
@@ -28,21 +16,23 @@ BATCHES = three_batches()
 SIZE_BYTES = len(BATCHES[0])
 
 
-def plan(directory: Path, *, size_bytes: int = 10**6, start_offset: int = 0, limit: Limit | None = None) -> SplitPlan:
+def plan(
+    directory: Path, *, size_bytes: int = 10**6, start_offset: int = 0, limit: splits.Limit | None = None
+) -> splits.SplitPlan:
     """What is read of a log from an offset on."""
     replica = ReplicaLog("n1", directory)
     start = replica.seek(Offset(start_offset))
-    return plan_splits(
+    return splits.plan_splits(
         "n1",
         start,
         replica.walk(start, tolerant=True),
         start_offset=Offset(start_offset),
-        limit=limit or Limit(),
+        limit=limit or splits.Limit(),
         size_bytes=size_bytes,
     )
 
 
-def cut(found: SplitPlan) -> list[tuple[str, int, int]]:
+def cut(found: splits.SplitPlan) -> list[tuple[str, int, int]]:
     """Segment, and begin and end counted in batches, of each split."""
     return [
         (Path(split.path).stem.lstrip("0") or "0", split.position // SIZE_BYTES, split.end_position // SIZE_BYTES)
@@ -65,7 +55,7 @@ def test_splits_are_whole_batches_of_about_the_size(log: Path) -> None:
 
 
 def test_a_plan_begins_and_ends_with_the_batches_that_hold_the_bounds(log: Path) -> None:
-    found = plan(log, start_offset=3, limit=Limit(end_offset=Offset(5)))
+    found = plan(log, start_offset=3, limit=splits.Limit(end_offset=Offset(5)))
     assert cut(found) == [("0", 1, 3)]
     assert [(split.start_offset, split.end_offset) for split in found.splits] == [(3, 5)]
     assert found.end.offset == 6
@@ -74,17 +64,17 @@ def test_a_plan_begins_and_ends_with_the_batches_that_hold_the_bounds(log: Path)
 @pytest.mark.parametrize(
     ("limit", "end_offset"),
     [
-        (Limit(records_max=1), 2),
-        (Limit(records_max=4), 4),
-        (Limit(records_max=5), 4),
-        (Limit(size_bytes_max=1), 2),
-        (Limit(size_bytes_max=3 * SIZE_BYTES), 6),
-        (Limit(records_max=6, size_bytes_max=2 * SIZE_BYTES), 4),
-        (Limit(end_offset=Offset(0)), 0),
-        (Limit(), 8),
+        (splits.Limit(records_max=1), 2),
+        (splits.Limit(records_max=4), 4),
+        (splits.Limit(records_max=5), 4),
+        (splits.Limit(size_bytes_max=1), 2),
+        (splits.Limit(size_bytes_max=3 * SIZE_BYTES), 6),
+        (splits.Limit(records_max=6, size_bytes_max=2 * SIZE_BYTES), 4),
+        (splits.Limit(end_offset=Offset(0)), 0),
+        (splits.Limit(), 8),
     ],
 )
-def test_a_limit_holds_and_lets_one_batch_through(limit: Limit, end_offset: int, log: Path) -> None:
+def test_a_limit_holds_and_lets_one_batch_through(limit: splits.Limit, end_offset: int, log: Path) -> None:
     assert plan(log, limit=limit).end.offset == end_offset
 
 
@@ -97,7 +87,7 @@ def test_damage_is_a_split_of_its_own(tmp_path: Path) -> None:
     assert (damage.position, damage.end_position, damage.start_offset) == (SIZE_BYTES, SIZE_BYTES + 70, 2)
 
 
-def in_columns(data: Buffer) -> FoundHeaders:
+def in_columns(data: Buffer) -> splits.FoundHeaders:
     """The headers, as Spark's tasks read them."""
     # The unit tests have no NumPy.
     from pykraft.spark.data_source.headers import headers_of
@@ -105,17 +95,19 @@ def in_columns(data: Buffer) -> FoundHeaders:
     return headers_of(data)
 
 
-READERS = pytest.mark.parametrize("read_headers", [scanned_headers, pytest.param(in_columns, marks=pytest.mark.spark)])
+READERS = pytest.mark.parametrize(
+    "read_headers", [splits.scanned_headers, pytest.param(in_columns, marks=pytest.mark.spark)]
+)
 
 
 @READERS
 @pytest.mark.parametrize("size_bytes", [1, 70, SIZE_BYTES, 2 * SIZE_BYTES + 5, 1_000])
 def test_a_split_is_read_in_chunks_of_whole_batches(
-    size_bytes: int, read_headers: Callable[[Buffer], FoundHeaders], tmp_path: Path
+    size_bytes: int, read_headers: Callable[[Buffer], splits.FoundHeaders], tmp_path: Path
 ) -> None:
     segment = write_segment(tmp_path, b"".join(BATCHES))
-    split = Split(replica="n1", path=str(segment), position=SIZE_BYTES, end_position=3 * SIZE_BYTES)
-    chunks = list(chunks_with(read_headers, split, size_bytes=size_bytes))
+    split = splits.Split(replica="n1", path=str(segment), position=SIZE_BYTES, end_position=3 * SIZE_BYTES)
+    chunks = list(splits.chunks_with(read_headers, split, size_bytes=size_bytes))
     assert b"".join(chunk.data for chunk in chunks) == BATCHES[1] + BATCHES[2]
     assert [len(chunk.data) for chunk in chunks] == [
         chunk.split.end_position - chunk.split.position for chunk in chunks
@@ -127,12 +119,12 @@ def test_a_split_is_read_in_chunks_of_whole_batches(
 @READERS
 @pytest.mark.parametrize("data", [b"123", bytes(500), BATCHES[1][:-1], b""], ids=["few", "zeros", "cut", "nothing"])
 def test_a_file_that_is_no_longer_as_it_was_is_damage(
-    data: bytes, read_headers: Callable[[Buffer], FoundHeaders], tmp_path: Path
+    data: bytes, read_headers: Callable[[Buffer], splits.FoundHeaders], tmp_path: Path
 ) -> None:
     segment = write_segment(tmp_path, BATCHES[0] + data)
-    split = Split(replica="n1", path=str(segment), position=0, end_position=2 * SIZE_BYTES)
+    split = splits.Split(replica="n1", path=str(segment), position=0, end_position=2 * SIZE_BYTES)
     with pytest.raises(CorruptionError, match="expected a whole batch") as caught:
-        list(chunks_with(read_headers, split))
+        list(splits.chunks_with(read_headers, split))
     assert caught.value.position == SIZE_BYTES
 
 
@@ -156,15 +148,17 @@ def many(*, epoch: int = EPOCH, changed: int = -1) -> list[bytes]:
     ids=["all of another epoch", "from the middle on", "the first", "the last", "another place"],
 )
 def test_a_log_that_was_written_anew_between_plan_and_read_is_refused(
-    now: list[bytes], size_bytes: int, read_headers: Callable[[Buffer], FoundHeaders], tmp_path: Path
+    now: list[bytes], size_bytes: int, read_headers: Callable[[Buffer], splits.FoundHeaders], tmp_path: Path
 ) -> None:
     """Each batch is sound and stands where the old one did."""
     write_segment(tmp_path, b"".join(many()))
     (split,) = plan(tmp_path).splits
-    assert b"".join(chunk.data for chunk in chunks_with(read_headers, split, size_bytes=size_bytes)) == b"".join(many())
+    assert b"".join(chunk.data for chunk in splits.chunks_with(read_headers, split, size_bytes=size_bytes)) == b"".join(
+        many()
+    )
     write_segment(tmp_path, b"".join(now))
     with pytest.raises(UsageError, match="the log was cut back and rewritten"):
-        list(chunks_with(read_headers, split, size_bytes=size_bytes))
+        list(splits.chunks_with(read_headers, split, size_bytes=size_bytes))
 
 
 @READERS
@@ -175,54 +169,54 @@ def test_a_log_that_was_written_anew_between_plan_and_read_is_refused(
     ids=["offset", "epoch"],
 )
 def test_batches_of_a_split_follow_each_other(
-    between: bytes, size_bytes: int, read_headers: Callable[[Buffer], FoundHeaders], tmp_path: Path
+    between: bytes, size_bytes: int, read_headers: Callable[[Buffer], splits.FoundHeaders], tmp_path: Path
 ) -> None:
     """A plan by the index has not looked at what is between its ends."""
     write_segment(tmp_path, b"".join(many()))
     (split,) = plan(tmp_path).splits
     write_segment(tmp_path, b"".join([*many()[:2], between, *many()[3:]]))
     with pytest.raises(CorruptionError, match=f"expected (offset 4|an epoch of at least {EPOCH}), found"):
-        list(chunks_with(read_headers, split, size_bytes=size_bytes))
+        list(splits.chunks_with(read_headers, split, size_bytes=size_bytes))
 
 
 def test_a_segment_that_its_node_deletes_can_be_read_for_another_minute(tmp_path: Path) -> None:
     segment = write_segment(tmp_path, BATCHES[0])
-    split = Split(replica="n1", path=str(segment), position=0, end_position=SIZE_BYTES)
+    split = splits.Split(replica="n1", path=str(segment), position=0, end_position=SIZE_BYTES)
     deleted = segment.rename(f"{segment}.deleted")
-    assert [chunk.data for chunk in read_chunks(split)] == [BATCHES[0]]
+    assert [chunk.data for chunk in splits.read_chunks(split)] == [BATCHES[0]]
     deleted.unlink()
     with pytest.raises(StorageError):
-        list(read_chunks(split))
+        list(splits.read_chunks(split))
 
 
 @pytest.mark.parametrize(
     ("bounds", "may_hold"),
     [
-        (Bounds(epoch_min=Epoch(3), epoch_max=Epoch(3)), True),
-        (Bounds(epoch_min=Epoch(5)), False),
-        (Bounds(epoch_max=Epoch(1)), False),
-        (Bounds(epoch_min=Epoch(4), epoch_max=Epoch(9)), True),
+        (splits.Bounds(epoch_min=Epoch(3), epoch_max=Epoch(3)), True),
+        (splits.Bounds(epoch_min=Epoch(5)), False),
+        (splits.Bounds(epoch_max=Epoch(1)), False),
+        (splits.Bounds(epoch_min=Epoch(4), epoch_max=Epoch(9)), True),
     ],
 )
-def test_a_split_is_left_out_by_its_epochs(bounds: Bounds, may_hold: bool) -> None:
+def test_a_split_is_left_out_by_its_epochs(bounds: splits.Bounds, may_hold: bool) -> None:
     first, last = (
-        BatchIdentity(base_offset=Offset(0), end_offset=Offset(1), epoch=Epoch(epoch), crc=0) for epoch in (2, 4)
+        splits.BatchIdentity(base_offset=Offset(0), end_offset=Offset(1), epoch=Epoch(epoch), crc=0) for epoch in (2, 4)
     )
-    split = Split(replica="n1", path="1.log", position=0, end_position=9, first=first, last=last)
+    split = splits.Split(replica="n1", path="1.log", position=0, end_position=9, first=first, last=last)
     assert bounds.may_hold(split) is may_hold
-    assert bounds.may_hold(Split(replica="n1", path="1.log", position=0, end_position=9))
+    assert bounds.may_hold(splits.Split(replica="n1", path="1.log", position=0, end_position=9))
 
 
 def test_replicas() -> None:
-    assert EVERYTHING.has_replica("n1")
-    assert not Bounds(replicas=frozenset()).has_replica("n1")
+    assert splits.EVERYTHING.has_replica("n1")
+    assert not splits.Bounds(replicas=frozenset()).has_replica("n1")
 
 
 LOG = b"".join(BATCHES)
 
 
 def test_whole_batches_are_found_with_their_places() -> None:
-    found, pairs = scanned_headers(LOG), list(scan(LOG))
+    found, pairs = splits.scanned_headers(LOG), list(scan(LOG))
     assert len(found) == len(pairs) == 3
     assert list(found.pairs()) == pairs
     assert (found.pair(0), found.pair(-1)) == (pairs[0], pairs[2])
@@ -231,4 +225,4 @@ def test_whole_batches_are_found_with_their_places() -> None:
 
 @pytest.mark.parametrize("end", [BATCHES[2][:-1], BATCHES[2][:30], b"!" * 80, b"!", b""])
 def test_what_is_cut_or_no_batch_ends_them(end: bytes) -> None:
-    assert [at for at, _ in scanned_headers(BATCHES[0] + BATCHES[1] + end).pairs()] == [0, len(BATCHES[0])]
+    assert [at for at, _ in splits.scanned_headers(BATCHES[0] + BATCHES[1] + end).pairs()] == [0, len(BATCHES[0])]

@@ -9,15 +9,8 @@ from typing import Any
 
 import pytest
 
+from pykraft import errors
 from pykraft.client.remote.numbered_appender import NumberedAppender
-from pykraft.errors import (
-    ErrorCode,
-    ForeignClusterError,
-    QuorumUnavailableError,
-    RefusedError,
-    StorageError,
-    UsageError,
-)
 from pykraft.local.voters import HOST, free_ports
 from pykraft.spark.sink import commit_rows
 from pykraft.spark.sink.commit_rows import Appended, Manifest, QueryFolder, next_generation
@@ -120,7 +113,9 @@ def test_batches_that_a_leader_had_and_the_next_one_lost_are_sent_again(
         nonlocal calls
         calls += 1
         if calls <= 12:
-            raise RefusedError("the append", ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "the next sequence is another")
+            raise errors.RefusedError(
+                "the append", errors.ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "the next sequence is another"
+            )
         return await send(appender, batch)
 
     with monkeypatch.context() as patch:
@@ -138,10 +133,12 @@ def test_a_quorum_that_expects_other_numbers_all_the_time_is_an_error(
             sink.commit(0, [sink.stage(0, 0, rows_of(0, MANY))])
 
     async def append(appender: NumberedAppender, batch: bytes) -> Offset:
-        raise RefusedError("the append", ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "the next sequence is another")
+        raise errors.RefusedError(
+            "the append", errors.ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "the next sequence is another"
+        )
 
     monkeypatch.setattr(NumberedAppender, "append", append)
-    with pytest.raises(UsageError, match=f"restored from a copy.*; 0 of {MANY} rows of micro-batch 0 are known"):
+    with pytest.raises(errors.UsageError, match=f"restored from a copy.*; 0 of {MANY} rows of micro-batch 0 are known"):
         sink.commit(0, timeout_ms=100)
 
 
@@ -188,9 +185,9 @@ def test_a_half_appended_micro_batch_that_the_quorum_forgot_is_an_error(
     other = replace_folder(sink, "another-query")
     other.commit(0, [other.stage(0, 0, [b"another"])])
     for _ in range(2):
-        with pytest.raises(RefusedError, match="UNKNOWN_PRODUCER_ID") as raised:
+        with pytest.raises(errors.RefusedError, match="UNKNOWN_PRODUCER_ID") as raised:
             sink.commit(0)
-        assert raised.value.code == ErrorCode.UNKNOWN_PRODUCER_ID
+        assert raised.value.code == errors.ErrorCode.UNKNOWN_PRODUCER_ID
     assert sink.logged() == [*before, b"another"]
 
 
@@ -204,7 +201,7 @@ def test_a_restored_older_folder_is_refused(micro_batches: int, sink: Sink, tmp_
     shutil.rmtree(sink.folder.path)
     shutil.copytree(tmp_path / "copy", sink.folder.path)
     for count in (MANY, MANY + 1):
-        with pytest.raises(UsageError, match="the log has newer rows of this query than its folder knows"):
+        with pytest.raises(errors.UsageError, match="the log has newer rows of this query than its folder knows"):
             sink.commit(1, [sink.stage(1, 0, rows_of(1, count, attempt=9))])
     assert sink.logged() == before
 
@@ -212,20 +209,20 @@ def test_a_restored_older_folder_is_refused(micro_batches: int, sink: Sink, tmp_
 def test_an_older_checkpoint_beside_the_folder_is_refused(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
     for batch_id in range(3):
         sink.commit(batch_id, [sink.stage(batch_id, 0, rows_of(batch_id, 3))])
-    with pytest.raises(UsageError, match="micro-batch 1: the log has newer rows"):
+    with pytest.raises(errors.UsageError, match="micro-batch 1: the log has newer rows"):
         sink.commit(1, [sink.stage(1, 0, rows_of(1, 3))])
     with monkeypatch.context() as patch:
         patch.setattr(NumberedAppender, "append", dies(0, NumberedAppender.append, is_done=True))
         with pytest.raises(KilledError):
             sink.commit(3, [sink.stage(3, 0, rows_of(3, MANY))])
-    with pytest.raises(UsageError, match="has rows of micro-batch 3 that are not in the log"):
+    with pytest.raises(errors.UsageError, match="has rows of micro-batch 3 that are not in the log"):
         sink.commit(4, [sink.stage(4, 0, [b"a"])])
 
 
 def test_another_quorum_is_refused(sink: Sink, open_sink: Callable[..., Sink]) -> None:
     sink.commit(0, [sink.stage(0, 0, rows_of(0, 3))])
     other = open_sink(cluster_id="another-cluster")
-    with pytest.raises(ForeignClusterError, match="belongs to cluster another-cluster, not to"):
+    with pytest.raises(errors.ForeignClusterError, match="belongs to cluster another-cluster, not to"):
         sink.commit(1, [sink.stage(1, 0, [b"a"])], controllers=other.options.controllers)
     assert other.logged() == []
 
@@ -234,10 +231,10 @@ def test_a_refused_row_is_named_and_may_be_left_out(open_sink: Callable[..., Sin
     sink = open_sink(client_records="kraft")
     values: list[bytes | None] = [b"a"] * 30
     values[20] = None
-    with pytest.raises(RefusedError) as raised:
+    with pytest.raises(errors.RefusedError) as raised:
         sink.commit(0, [sink.stage(0, 4, values)])
     story = str(raised.value)
-    assert raised.value.code == ErrorCode.INVALID_RECORD
+    assert raised.value.code == errors.ErrorCode.INVALID_RECORD
     assert "(row 20 of partition 4 has no value, or an empty one)" in story
     assert "Kafka's own replicas cannot read this batch" in story
     assert "; 0 of 30 rows of micro-batch 0 are known to be in the log" in story
@@ -247,7 +244,7 @@ def test_a_refused_row_is_named_and_may_be_left_out(open_sink: Callable[..., Sin
     keyed: list[bytes | None] = [None for _ in range(3 * ROWS_IN_BATCH)]
     keyed[-1] = b"k"
     with pytest.raises(
-        RefusedError, match=rf"\(row {len(keyed) - 1} of partition 0 has a key\).*; {2 * ROWS_IN_BATCH} of"
+        errors.RefusedError, match=rf"\(row {len(keyed) - 1} of partition 0 has a key\).*; {2 * ROWS_IN_BATCH} of"
     ):
         sink.commit(1, [sink.stage(1, 0, rows_of(0, len(keyed)), keyed)])
     assert sink.folder.newest() is not None
@@ -256,7 +253,7 @@ def test_a_refused_row_is_named_and_may_be_left_out(open_sink: Callable[..., Sin
 def test_a_batch_above_the_limit_of_the_nodes_is_an_error(open_sink: Callable[..., Sink]) -> None:
     sink = open_sink(raft=replace(QUICK, batch_size_bytes_max=1_024))
     file = sink.stage(0, 0, rows_of(0, MANY), size_bytes_max=10_000)
-    with pytest.raises(RefusedError, match=r"rows 0 to \d+ of partition 0 was refused: MESSAGE_TOO_LARGE"):
+    with pytest.raises(errors.RefusedError, match=r"rows 0 to \d+ of partition 0 was refused: MESSAGE_TOO_LARGE"):
         sink.commit(0, [file])
     assert sink.logged() == []
 
@@ -268,9 +265,9 @@ def test_without_a_quorum_the_error_says_how_far_it_came(sink: Sink, monkeypatch
             sink.commit(0, [sink.stage(0, 0, rows_of(0, 20))])
     nobody = (Endpoint(HOST, free_ports(1)[0]),)
     told = "0 of 20 rows of micro-batch 0 are known to be in the log, and the query continues there"
-    with pytest.raises(QuorumUnavailableError, match=told):
+    with pytest.raises(errors.QuorumUnavailableError, match=told):
         sink.commit(0, controllers=nobody, timeout_ms=300)
-    with pytest.raises(QuorumUnavailableError, match="appends all rows again when it is started again"):
+    with pytest.raises(errors.QuorumUnavailableError, match="appends all rows again when it is started again"):
         sink.commit(0, controllers=nobody, timeout_ms=300, continues=False)
     sink.commit(0)
     assert sink.logged() == rows_of(0, 20)
@@ -378,10 +375,10 @@ def test_a_foreign_file_is_an_error_with_its_name(text: str, folder: QueryFolder
     path = folder.path / "1.0.manifest.json"
     path.write_text(text)
     (folder.path / "x.0.manifest.json").touch()
-    with pytest.raises(StorageError, match=f"{path}: is not what the sink wrote"):
+    with pytest.raises(errors.StorageError, match=f"{path}: is not what the sink wrote"):
         folder.newest()
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="the manifest cannot be created; the folder needs hard links"):
+    with pytest.raises(errors.StorageError, match="the manifest cannot be created; the folder needs hard links"):
         QueryFolder(tmp_path / "missing", "query").create(manifest(1))

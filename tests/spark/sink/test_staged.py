@@ -9,26 +9,21 @@ from hypothesis import strategies as st
 
 from pykraft.errors import CorruptionError, StorageError, UsageError
 from pykraft.protocol.records import Record, decode_records, decode_values, read_header
+from pykraft.spark.sink import staged
 from pykraft.spark.sink.sink_options import BATCH_SIZE_BYTES_MAX
-from pykraft.spark.sink.staged import (
-    RECORD_OVERHEAD_BYTES_MAX,
-    BatchMaker,
-    StagedBatch,
-    StagedFile,
-    stage,
-    staged_batches,
-)
 from tests.spark.sink.sinks import ROWS_IN_BATCH, batches_of, rows_of
 
 
-def read(folder: Path, *files: StagedFile) -> list[StagedBatch]:
-    return list(staged_batches(folder, files, size_bytes_max=BATCH_SIZE_BYTES_MAX))
+def read(folder: Path, *files: staged.StagedFile) -> list[staged.StagedBatch]:
+    return list(staged.staged_batches(folder, files, size_bytes_max=BATCH_SIZE_BYTES_MAX))
 
 
 def test_batches_come_back_with_the_places_of_their_rows(tmp_path: Path) -> None:
     folder = tmp_path / "query" / "0.rows"
     counts = {4: 3 * ROWS_IN_BATCH + 1, 2: 1}
-    files = [stage(folder, partition, batches_of(partition, rows_of(partition, n))) for partition, n in counts.items()]
+    files = [
+        staged.stage(folder, partition, batches_of(partition, rows_of(partition, n))) for partition, n in counts.items()
+    ]
     told = [each for each in files if each is not None]
     assert [(each.partition, each.rows, each.batches) for each in told] == [(4, counts[4], 4), (2, 1, 1)]
     found = read(folder, *told)
@@ -39,20 +34,20 @@ def test_batches_come_back_with_the_places_of_their_rows(tmp_path: Path) -> None
 
 
 def test_a_task_without_rows_stages_nothing(tmp_path: Path) -> None:
-    assert stage(tmp_path / "query" / "0.rows", 0, []) is None
+    assert staged.stage(tmp_path / "query" / "0.rows", 0, []) is None
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_is_not_shared_is_not_made(tmp_path: Path) -> None:
     missing = tmp_path / "elsewhere"
     with pytest.raises(UsageError, match=f"{missing} is not on this machine: set the option stagingLocation"):
-        stage(missing / "query" / "0.rows", 0, batches_of(0, [b"a"]))
+        staged.stage(missing / "query" / "0.rows", 0, batches_of(0, [b"a"]))
     assert not missing.exists()
 
 
 def test_two_attempts_of_a_task_have_files_of_their_own(tmp_path: Path) -> None:
     folder = tmp_path / "query" / "0.rows"
-    names = {file.name for _ in range(2) if (file := stage(folder, 3, batches_of(3, [b"a"]))) is not None}
+    names = {file.name for _ in range(2) if (file := staged.stage(folder, 3, batches_of(3, [b"a"]))) is not None}
     assert len(names) == 2
 
 
@@ -61,13 +56,13 @@ def test_a_task_that_fails_says_where(tmp_path: Path) -> None:
     folder.parent.mkdir()
     folder.write_text("a file")
     with pytest.raises(StorageError, match=r"0\.rows.*: rows cannot be staged"):
-        stage(folder, 0, batches_of(0, [b"a"]))
+        staged.stage(folder, 0, batches_of(0, [b"a"]))
 
 
 @pytest.mark.parametrize("damage", ["cut", "cut in a header", "flipped", "short", "gone"])
 def test_a_damaged_file_is_an_error(damage: str, tmp_path: Path) -> None:
     folder = tmp_path / "query" / "0.rows"
-    file = stage(folder, 0, batches_of(0, rows_of(0, 3 * ROWS_IN_BATCH)))
+    file = staged.stage(folder, 0, batches_of(0, rows_of(0, 3 * ROWS_IN_BATCH)))
     assert file is not None
     path = folder / file.name
     data = path.read_bytes()
@@ -111,7 +106,7 @@ def records(batches: list[tuple[bytes, int]]) -> list[Record]:
 def test_each_row_is_in_one_batch_and_in_its_place(
     rows: list[tuple[bytes | None, bytes | None]], has_keys: bool, step: int
 ) -> None:
-    maker = BatchMaker(partition=1, size_bytes_max=SIZE_BYTES_MAX, timestamp_ms=TIME_MS)
+    maker = staged.BatchMaker(partition=1, size_bytes_max=SIZE_BYTES_MAX, timestamp_ms=TIME_MS)
     made: list[tuple[bytes, int]] = []
     for start in range(0, len(rows), step):
         part = rows[start : start + step]
@@ -125,19 +120,19 @@ def test_each_row_is_in_one_batch_and_in_its_place(
 
 
 def test_a_batch_is_as_full_as_it_may_be() -> None:
-    maker = BatchMaker(partition=1, size_bytes_max=SIZE_BYTES_MAX, timestamp_ms=TIME_MS)
+    maker = staged.BatchMaker(partition=1, size_bytes_max=SIZE_BYTES_MAX, timestamp_ms=TIME_MS)
     made = list(maker.add([b"x" * 100] * 50, None))
     assert {count for _, count in made} == {16}
     assert len(made) == 3
 
 
 def test_a_row_that_does_not_fit_is_named() -> None:
-    largest = SIZE_BYTES_MAX - 61 - RECORD_OVERHEAD_BYTES_MAX
-    maker = BatchMaker(partition=7, size_bytes_max=SIZE_BYTES_MAX, timestamp_ms=TIME_MS)
+    largest = SIZE_BYTES_MAX - 61 - staged.RECORD_OVERHEAD_BYTES_MAX
+    maker = staged.BatchMaker(partition=7, size_bytes_max=SIZE_BYTES_MAX, timestamp_ms=TIME_MS)
     assert [count for _, count in maker.add([b"a", b"x" * largest, b"b"], None)] == [1, 1]
-    problem = rf"row 3 of partition 7 \(both from 0\) takes {largest + 1 + RECORD_OVERHEAD_BYTES_MAX} bytes"
+    problem = rf"row 3 of partition 7 \(both from 0\) takes {largest + 1 + staged.RECORD_OVERHEAD_BYTES_MAX} bytes"
     with pytest.raises(UsageError, match=problem):
         list(maker.add([b"x" * (largest + 1)], None))
-    maker = BatchMaker(partition=7, size_bytes_max=SIZE_BYTES_MAX, timestamp_ms=TIME_MS)
+    maker = staged.BatchMaker(partition=7, size_bytes_max=SIZE_BYTES_MAX, timestamp_ms=TIME_MS)
     with pytest.raises(UsageError, match="row 0 of partition 7"):
         list(maker.add([b"x" * largest], [b"k"]))
