@@ -35,16 +35,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from pykraft.audit import plan
 from pykraft.audit.findings import AuditedLog, AuditKind, AuditReport
 from pykraft.audit.narrow import ByteDifference, NarrowTask, batch_before, first_difference
-from pykraft.audit.plan import (
-    AuditedPartition,
-    SegmentTask,
-    SnapshotTask,
-    digest_offsets,
-    replicas_of,
-    tasks_of,
-)
 from pykraft.audit.segment import RangeDigest, SegmentResult, SnapshotResult, carry_out, ignore_progress
 from pykraft.core.epochs import epoch_at
 from pykraft.errors import ProtocolError, UsageError
@@ -103,7 +96,7 @@ def _producers_file(log: JudgedLog) -> str:
     return f"{log.producers_offset:020d}.snapshot"
 
 
-def judged(partition: AuditedPartition, report: PartitionReport, results: Sequence[SegmentResult]) -> JudgedLog:
+def judged(partition: plan.AuditedPartition, report: PartitionReport, results: Sequence[SegmentResult]) -> JudgedLog:
     """Put together what is known of a log. Digests of segments that share a range are added."""
     digests: dict[int, RangeDigest] = {}
     for one in (digest for result in results for digest in result.digests):
@@ -408,7 +401,7 @@ def tell_ends(logs: Sequence[JudgedLog], report: AuditReport) -> None:
             report.add_note(log.replica, log.path, text)
 
 
-AuditTask: TypeAlias = SegmentTask | SnapshotTask | NarrowTask
+AuditTask: TypeAlias = plan.SegmentTask | plan.SnapshotTask | NarrowTask
 AuditResult: TypeAlias = SegmentResult | SnapshotResult | ByteDifference | None
 
 
@@ -431,8 +424,8 @@ class DirectoryAudit:
         self._directories = directories
         self._acknowledged = acknowledged
         self._report = AuditReport()
-        self._fs, self._groups = replicas_of(fs, directories)
-        self._widths = {name: digest_offsets(fs, group) for name, group in self._groups.items()}
+        self._fs, self._groups = plan.replicas_of(fs, directories)
+        self._widths = {name: plan.digest_offsets(fs, group) for name, group in self._groups.items()}
         self._logs: dict[str, list[JudgedLog]] = {}
         self._results: dict[Path, list[SegmentResult]] = defaultdict(list)
         self._narrowed: dict[str, list[NarrowTask]] = {}
@@ -445,8 +438,8 @@ class DirectoryAudit:
         """What is to be read, in an order that `narrowed` knows."""
         return [task for name, group in self._groups.items() for one in group for task in self._tasks_of(name, one)]
 
-    def _tasks_of(self, name: str, partition: AuditedPartition) -> Iterable[SegmentTask | SnapshotTask]:
-        return tasks_of(
+    def _tasks_of(self, name: str, partition: plan.AuditedPartition) -> Iterable[plan.SegmentTask | plan.SnapshotTask]:
+        return plan.tasks_of(
             partition,
             offsets_a_digest=self._widths[name],
             has_journal=bool(self._acknowledged),

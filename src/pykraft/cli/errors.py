@@ -12,17 +12,9 @@ from typing import NoReturn
 
 import click
 
+from pykraft import errors
 from pykraft.cli.interrupt import EXIT_SIGNAL, hang_up, interruptible, is_input_output_error
 from pykraft.cli.parsing.group import usage_line
-from pykraft.errors import (
-    AddressInUseError,
-    CorruptionError,
-    ForeignDirectoryError,
-    PykraftError,
-    StorageError,
-    UnusableLogError,
-    UsageError,
-)
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -48,13 +40,13 @@ _ONLY_HELP = getattr(click.exceptions, "NoArgsIsHelpError", ())
 def exit_code(error: Exception) -> int:
     """The exit code for an error; the most specific class is matched first."""
     match error:
-        case ForeignDirectoryError() | CorruptionError() | UnusableLogError():
+        case errors.ForeignDirectoryError() | errors.CorruptionError() | errors.UnusableLogError():
             return EXIT_DIRECTORY
-        case StorageError():
+        case errors.StorageError():
             return EXIT_STORAGE
-        case AddressInUseError():
+        case errors.AddressInUseError():
             return EXIT_FAILED  # the configuration may be right, and the same start succeed later
-        case UsageError():
+        case errors.UsageError():
             return EXIT_USAGE
         case _:
             return EXIT_FAILED
@@ -84,7 +76,7 @@ def _run(command: click.Command) -> NoReturn:
         else:
             click.echo(f"pykraft: {usage_line(error)}", err=True)
         sys.exit(EXIT_USAGE)
-    except (PykraftError, OSError) as error:
+    except (errors.PykraftError, OSError) as error:
         if is_input_output_error(error):
             hang_up()
         click.echo(f"pykraft: {error_text(error)}", err=True)

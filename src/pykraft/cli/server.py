@@ -18,15 +18,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from pykraft import __version__
-from pykraft.cli.config_file import (
-    checked_config,
-    find_config,
-    override,
-    parse_directory_id,
-    read_properties,
-    warn_of_neighbors,
-    with_cluster_id,
-)
+from pykraft.cli import config_file
 from pykraft.cli.parsing.value import WHOLE, NewFile, NumberType, OneOf
 from pykraft.config import NodeConfig
 from pykraft.config.properties import with_origins
@@ -146,12 +138,12 @@ def server(  # noqa: PLR0913 - one argument for each option
         raise click.UsageError("the configuration file is missing: give --config FILE")
     load = None if no_workload else _load(throughput, record_size)
     _set_up_logging(_handler(log_file, log_file_mib, log_files), log_level, log_format)
-    path = find_config(given, clone)
-    properties = read_properties(path)
-    override(properties, os.environ.get(OVERRIDE_VARIABLE, "").split(), OVERRIDE_VARIABLE)
-    override(properties, overrides, "--override")
-    config = _with_options(checked_config(properties), replica_directory_id, cluster_id)
-    warn_of_neighbors(config)
+    path = config_file.find_config(given, clone)
+    properties = config_file.read_properties(path)
+    config_file.override(properties, os.environ.get(OVERRIDE_VARIABLE, "").split(), OVERRIDE_VARIABLE)
+    config_file.override(properties, overrides, "--override")
+    config = _with_options(config_file.checked_config(properties), replica_directory_id, cluster_id)
+    config_file.warn_of_neighbors(config)
     if not config.may_vote:
         logger.info("this node observes topic %s; it never votes or writes", config.topic_name)
     with with_origins(properties):
@@ -174,8 +166,8 @@ def _with_options(config: NodeConfig, directory_id: str | None, cluster_id: str 
     Errors: UsageError, CorruptionError.
     """
     if directory_id is not None:
-        config = replace(config, directory_id=parse_directory_id(directory_id))
-    return with_cluster_id(config, cluster_id)
+        config = replace(config, directory_id=config_file.parse_directory_id(directory_id))
+    return config_file.with_cluster_id(config, cluster_id)
 
 
 def _handler(path: Path | None, size_mib: int, files_max: int) -> logging.Handler:

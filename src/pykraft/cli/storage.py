@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import click
 
+from pykraft import types
 from pykraft.cli.config_file import parse_cluster_id, parse_directory_id, read_properties
 from pykraft.cli.parsing.group import Group
 from pykraft.cli.parsing.value import json_option
@@ -31,19 +32,6 @@ from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.meta import VERSION, MetaProperties
 from pykraft.rpc.context import RpcContext
 from pykraft.snapshot.writer import BOOTSTRAP_KRAFT_VERSION, write_bootstrap
-from pykraft.types import (
-    KRAFT_VERSIONS,
-    PORT_MAX,
-    Endpoint,
-    Listeners,
-    NodeId,
-    ReplicaKey,
-    Uuid,
-    Voter,
-    VoterSet,
-    uuid_parse,
-    uuid_text,
-)
 
 _VOTERS = "controller.quorum.voters"
 FORM = "id@host:port:directory-id"
@@ -60,8 +48,8 @@ class Initial:
 
     kraft_version: int
     kind: str
-    voters: VoterSet | None
-    directory_id: Uuid | None
+    voters: types.VoterSet | None
+    directory_id: types.Uuid | None
 
     def write(self, fs: Fs, partition: Path) -> None:
         """The checkpoint of a dynamic quorum; nothing for a static one. Errors: StorageError."""
@@ -75,8 +63,8 @@ def initial_voters(
     standalone: bool,
     controllers: str | None,
     joins: bool,
-    directory_id: Uuid | None,
-    random_uuid: Callable[[], Uuid],
+    directory_id: types.Uuid | None,
+    random_uuid: Callable[[], types.Uuid],
 ) -> Initial:
     """What the options mean for this node. Errors: UsageError, ConfigError."""
     given = {
@@ -109,7 +97,10 @@ def initial_voters(
     if controllers is None:
         own = _this_node(config, directory_id or random_uuid())
         return Initial(
-            kraft_version=1, kind="dynamic metadata voter", voters=VoterSet.of([own]), directory_id=own.key.directory_id
+            kraft_version=1,
+            kind="dynamic metadata voter",
+            voters=types.VoterSet.of([own]),
+            directory_id=own.key.directory_id,
         )
     voters = parse_controllers(controllers, config.default_listener)
     listed = voters.get(config.node_id)
@@ -124,17 +115,19 @@ def initial_voters(
     return Initial(kraft_version=1, kind="dynamic metadata voter", voters=voters, directory_id=listed.key.directory_id)
 
 
-def parse_controllers(text: str, listener: str) -> VoterSet:
+def parse_controllers(text: str, listener: str) -> types.VoterSet:
     """A list of ``id@host:port:directory-id``, IPv6 in brackets. Errors: UsageError that names the entry."""
-    voters: dict[int, Voter] = {}
+    voters: dict[int, types.Voter] = {}
     for entry in (part.strip() for part in text.split(",")):
         match = _CONTROLLER.fullmatch(entry)
         if match is None:
             raise UsageError(f"--initial-controllers: {entry!r} does not have the form {FORM}")
-        node_id, port, directory = int(match[1]), int(match[3]), uuid_parse(match[4])
-        endpoint = Endpoint(match[2].strip("[]"), port)
+        node_id, port, directory = int(match[1]), int(match[3]), types.uuid_parse(match[4])
+        endpoint = types.Endpoint(match[2].strip("[]"), port)
         if node_id > _ID_MAX or not endpoint.can_be_dialed:
-            problem = f"an id above {_ID_MAX}, or a host or port that cannot be dialed (ports are 1 to {PORT_MAX})"
+            problem = (
+                f"an id above {_ID_MAX}, or a host or port that cannot be dialed (ports are 1 to {types.PORT_MAX})"
+            )
             raise UsageError(f"--initial-controllers: {entry!r} has {problem}")
         if is_reserved(directory):
             raise UsageError(f"--initial-controllers: {entry!r} has a directory id that Kafka reserves")
@@ -142,21 +135,23 @@ def parse_controllers(text: str, listener: str) -> VoterSet:
             raise UsageError(f"--initial-controllers: id {node_id} is given twice")
         if any(voter.key.directory_id == directory for voter in voters.values()):
             raise UsageError(f"--initial-controllers: directory id {match[4]} is given twice")
-        voters[node_id] = _voter(NodeId(node_id), directory, Listeners(((listener.upper(), endpoint),)))
-    return VoterSet.of(voters.values())
+        voters[node_id] = _voter(types.NodeId(node_id), directory, types.Listeners(((listener.upper(), endpoint),)))
+    return types.VoterSet.of(voters.values())
 
 
-def _this_node(config: NodeConfig, directory_id: Uuid) -> Voter:
+def _this_node(config: NodeConfig, directory_id: types.Uuid) -> types.Voter:
     assert config.node_id is not None
     name = config.default_listener
     endpoint = config.advertised_listeners.get(name)
     assert endpoint is not None, "the configuration was checked"
-    listeners = Listeners(((name.upper(), Endpoint(endpoint.host or "localhost", endpoint.port)),))
+    listeners = types.Listeners(((name.upper(), types.Endpoint(endpoint.host or "localhost", endpoint.port)),))
     return _voter(config.node_id, directory_id, listeners)
 
 
-def _voter(node_id: NodeId, directory_id: Uuid, listeners: Listeners) -> Voter:
-    return Voter(key=ReplicaKey(node_id, directory_id), listeners=listeners, kraft_version=KRAFT_VERSIONS)
+def _voter(node_id: types.NodeId, directory_id: types.Uuid, listeners: types.Listeners) -> types.Voter:
+    return types.Voter(
+        key=types.ReplicaKey(node_id, directory_id), listeners=listeners, kraft_version=types.KRAFT_VERSIONS
+    )
 
 
 _CONFIG: Final = click.option(
@@ -289,20 +284,20 @@ def info_command(*, path: Path, as_json: bool) -> None:
 @json_option
 def random_uuid_command(*, as_json: bool) -> None:
     """Print a random UUID in Kafka's text form, for a cluster id or a directory id."""
-    text = uuid_text(_random_uuid())
+    text = types.uuid_text(_random_uuid())
     click.echo(json.dumps({"uuid": text}) if as_json else text)
 
 
-def _directory_id_of(folder: Path) -> Uuid:
+def _directory_id_of(folder: Path) -> types.Uuid:
     meta = meta_in(OsFs(), folder)
     return _random_uuid() if meta is None or meta.directory_id is None else meta.directory_id
 
 
-def _random_uuid() -> Uuid:
+def _random_uuid() -> types.Uuid:
     """A random id that Kafka does not reserve and that does not start with a dash, like an option would."""
     while True:
-        made = Uuid(os.urandom(16))
-        if not is_reserved(made) and not uuid_text(made).startswith("-"):
+        made = types.Uuid(os.urandom(16))
+        if not is_reserved(made) and not types.uuid_text(made).startswith("-"):
             return made
 
 
@@ -313,12 +308,12 @@ def _log_directories(properties: Mapping[str, str]) -> list[Path]:
     return list(dict.fromkeys(Path(text.strip()) for text in texts if text.strip()))
 
 
-def _node_id(properties: Mapping[str, str]) -> NodeId | None:
+def _node_id(properties: Mapping[str, str]) -> types.NodeId | None:
     key = "node.id" if "node.id" in properties else "broker.id"
     text = properties.get(key, "").strip()
     if text and not (re.fullmatch("[0-9]{1,10}", text) and int(text) <= NODE_ID.most):
         raise ConfigError(key, text, NODE_ID.allowed, origin=origin_of(properties, key))
-    return NodeId(int(text)) if text else None
+    return types.NodeId(int(text)) if text else None
 
 
 def _fields(meta: MetaProperties | None) -> dict[str, str]:
@@ -326,7 +321,7 @@ def _fields(meta: MetaProperties | None) -> dict[str, str]:
         return {}
     fields = {"cluster.id": meta.cluster_id, "node.id": str(meta.node_id), "version": VERSION}
     if meta.directory_id is not None:
-        fields["directory.id"] = uuid_text(meta.directory_id)
+        fields["directory.id"] = types.uuid_text(meta.directory_id)
     return fields
 
 
@@ -338,7 +333,7 @@ def _section(one: str, many: str, lines: list[str]) -> None:
         click.echo()
 
 
-def _format_document(done: list[Formatted], metadata: Path, cluster_id: str, node_id: NodeId) -> dict[str, Any]:
+def _format_document(done: list[Formatted], metadata: Path, cluster_id: str, node_id: types.NodeId) -> dict[str, Any]:
     return {
         "clusterId": cluster_id,
         "nodeId": node_id,
@@ -346,7 +341,7 @@ def _format_document(done: list[Formatted], metadata: Path, cluster_id: str, nod
             {
                 "path": str(one.path),
                 "kind": "metadata" if one.path == metadata else "data",
-                "directoryId": None if one.directory_id is None else uuid_text(one.directory_id),
+                "directoryId": None if one.directory_id is None else types.uuid_text(one.directory_id),
                 "formatted": one.is_new,
             }
             for one in done

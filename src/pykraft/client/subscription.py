@@ -22,6 +22,7 @@ from functools import partial
 from inspect import isawaitable
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from pykraft import errors
 from pykraft.client.leadership import LeaderAndEpoch
 from pykraft.client.life import HostAccess, OnAnswer
 from pykraft.client.listener import (
@@ -37,14 +38,6 @@ from pykraft.client.reader import LOG_START, Batch, Reader, SnapshotPiece, State
 from pykraft.client.serde import Serde
 from pykraft.client.snapshot import Snapshot, begin_snapshot
 from pykraft.client.thread import LoopCall, NodeLoops
-from pykraft.errors import (
-    NotRunningError,
-    OutcomeUnknownError,
-    PykraftError,
-    SnapshotFailedError,
-    SnapshotTooLargeError,
-    UsageError,
-)
 from pykraft.host.delivery import CommittedBatch, Registration
 from pykraft.host.host import Host
 from pykraft.host.snapshots.creation import Loader
@@ -112,12 +105,12 @@ class StateSaving(Generic[T]):
             return  # the last one is still being written: the node asks again after as many records
         try:
             snapshot = await begin_snapshot(self._node, self._serde, snapshot_id.offset, snapshot_id.epoch)
-        except NotRunningError:
+        except errors.NotRunningError:
             raise
-        except UsageError as error:
+        except errors.UsageError as error:
             logger.warning("%s; the node asks the application again later", error)
             return
-        except SnapshotFailedError:  # the node has reported it, and asks again later
+        except errors.SnapshotFailedError:  # the node has reported it, and asks again later
             return
         if snapshot is None:
             return
@@ -144,7 +137,7 @@ class StateSaving(Generic[T]):
         try:
             async with snapshot:
                 await _write(snapshot, records)
-        except NotRunningError:
+        except errors.NotRunningError:
             pass  # the next start removes what the node left
         except Exception as error:  # noqa: BLE001 - whatever it is, the node ends with it
             self._failed(error)
@@ -155,18 +148,18 @@ class StateSaving(Generic[T]):
 async def _write(snapshot: Snapshot[T], records: Iterable[T] | AsyncIterable[T]) -> None:
     try:
         await snapshot.append(records)
-        with suppress(OutcomeUnknownError):  # the node ended: the next start finds out whether it counts
+        with suppress(errors.OutcomeUnknownError):  # the node ended: the next start finds out whether it counts
             await snapshot.freeze()
-    except SnapshotFailedError:  # the node has reported it, and asks again later
+    except errors.SnapshotFailedError:  # the node has reported it, and asks again later
         return
-    except SnapshotTooLargeError as error:  # all replicas have this state and would all end: do not
+    except errors.SnapshotTooLargeError as error:  # all replicas have this state and would all end: do not
         logger.error("%s: no snapshot is taken, and the log keeps growing", error)  # noqa: TRY400 - it is the operator's
 
 
 def read_by(node: HostAccess, opened: SnapshotReader[T]) -> StateReader[T]:
     """What a listener of this node gets of a snapshot. Its errors: NotRunningError, too."""
 
-    async def run(read: Callable[[], SnapshotPiece[T] | PykraftError]) -> SnapshotPiece[T]:
+    async def run(read: Callable[[], SnapshotPiece[T] | errors.PykraftError]) -> SnapshotPiece[T]:
         def act(host: Host, answer: OnAnswer[SnapshotPiece[T]]) -> None:
             host.read(read, answer)
 
@@ -239,7 +232,7 @@ class Subscription(Generic[T]):
     def check_offset(self, log_start_offset: Offset) -> None:
         """Errors: UsageError if the log was cleaned beyond the start offset and the listener cannot load a snapshot."""
         if self._from_offset is not None and self._from_offset < log_start_offset and not self._can_load:
-            raise UsageError(
+            raise errors.UsageError(
                 f"{self.listener!r} is to begin at offset {self._from_offset}, and the log begins at "
                 f"{log_start_offset}: {NO_LOADER}"
             )
@@ -300,7 +293,7 @@ class Subscription(Generic[T]):
         if self._applied_end_offset >= end_offset:
             return True
         if asyncio.current_task() is self.task:
-            raise UsageError("a method of a listener cannot wait for a later call of the same listener")
+            raise errors.UsageError("a method of a listener cannot wait for a later call of the same listener")
         if self.task is None or self.task.done():
             return False
         reached: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -400,7 +393,7 @@ class Subscription(Generic[T]):
         try:
             method = getattr(self.listener, name, None)
             if method is None:
-                raise UsageError(NO_LOADER)
+                raise errors.UsageError(NO_LOADER)
             result = method(reader)
             if isawaitable(result):
                 await result
@@ -459,7 +452,9 @@ class Subscription(Generic[T]):
             # Our own task was cancelled. Otherwise the listener raised CancelledError itself, which is an error.
             if task.cancelling():
                 raise
-            fault: Exception = UsageError("the listener's call was cancelled before it had handled what it was given")
+            fault: Exception = errors.UsageError(
+                "the listener's call was cancelled before it had handled what it was given"
+            )
             fault.__cause__ = error
         except Exception as error:  # noqa: BLE001 - whatever it is, the node ends with it
             fault = error

@@ -12,23 +12,7 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Final
 
-from pykraft.config import (
-    ANY_RECORDS,
-    AUTO_RECORDS,
-    INT32_MAX,
-    INT64_MAX,
-    KAFKAS_RAFT,
-    KRAFT_RECORDS,
-    LOG_NUMBERS,
-    METADATA_TOPIC_NAME,
-    NEVER_LEADS_KEY,
-    NODE_NUMBERS,
-    RAFT_NUMBERS,
-    TEST_TOPIC_NAME,
-    LogSettings,
-    NodeConfig,
-    Number,
-)
+from pykraft import config
 from pykraft.text.words import closest
 
 ALIASES: Mapping[str, str] = {
@@ -51,8 +35,8 @@ PASSED_OVER = frozenset(
 )
 """Keys of Kafka's older sample files that have no meaning here, whatever their value, and need no warning."""
 
-NODE_ID = Number("node.id", "node_id", 0, INT32_MAX)
-SEGMENT_SIZE_BYTES = Number("metadata.log.segment.bytes", "segment_size_bytes", 8_388_608, INT32_MAX)
+NODE_ID = config.Number("node.id", "node_id", 0, config.INT32_MAX)
+SEGMENT_SIZE_BYTES = config.Number("metadata.log.segment.bytes", "segment_size_bytes", 8_388_608, config.INT32_MAX)
 SIMILARITY_MIN: Final = 0.8
 """How similar an unknown name must be to a known one to be suggested (1: equal)."""
 
@@ -79,7 +63,7 @@ class Known:
 class Idle:
     """A whole number that is checked but not used."""
 
-    number: Number
+    number: config.Number
     default: int
     meaning: str
 
@@ -90,15 +74,15 @@ class Idle:
         return Known(number.key, str(self.default), number.allowed, self.meaning, PropertyEffect.NONE)
 
 
-def _none(key: str, default: int, least: int, meaning: str, most: int = INT32_MAX) -> Idle:
-    return Idle(number=Number(key, "", least, most), default=default, meaning=meaning)
+def _none(key: str, default: int, least: int, meaning: str, most: int = config.INT32_MAX) -> Idle:
+    return Idle(number=config.Number(key, "", least, most), default=default, meaning=meaning)
 
 
 IDLE: tuple[Idle, ...] = (
     _none("metadata.max.idle.interval.ms", 500, 0, "for no-op records, which only Kafka's controller writes"),
     _none("controller.quorum.retry.backoff.max.ms", 1_000, 0, "named in KIP-595; no version of Kafka has it"),
     _none("quorum.retry.backoff.max.ms", 1_000, 0, "its name in KIP-595"),
-    _none("server.max.startup.time.ms", INT64_MAX, 0, "recovery has no time limit here", INT64_MAX),
+    _none("server.max.startup.time.ms", config.INT64_MAX, 0, "recovery has no time limit here", config.INT64_MAX),
     _none("num.network.threads", 3, 1, "one loop serves the network"),
     _none("num.io.threads", 8, 1, "one loop serves requests"),
     _none("socket.send.buffer.bytes", 102_400, -1, "the system decides"),
@@ -139,18 +123,18 @@ _MEANINGS: Mapping[str, str] = {
 
 
 def _defaults() -> dict[str, object]:
-    defaults = {each.name: each.default for owner in (NodeConfig, LogSettings) for each in fields(owner)}
-    return defaults | {each.name: getattr(KAFKAS_RAFT, each.name) for each in fields(KAFKAS_RAFT)}
+    defaults = {each.name: each.default for owner in (config.NodeConfig, config.LogSettings) for each in fields(owner)}
+    return defaults | {each.name: getattr(config.KAFKAS_RAFT, each.name) for each in fields(config.KAFKAS_RAFT)}
 
 
-def _number(number: Number, defaults: Mapping[str, object]) -> Known:
+def _number(number: config.Number, defaults: Mapping[str, object]) -> Known:
     default = "none" if number.key.startswith("internal.metadata.log") else str(defaults[number.field])
     return Known(number.key, default, number.allowed, _MEANINGS[number.key])
 
 
 def _rows() -> tuple[Known, ...]:
     defaults = _defaults()
-    numbers = (*RAFT_NUMBERS, SEGMENT_SIZE_BYTES, *LOG_NUMBERS, *NODE_NUMBERS)
+    numbers = (*config.RAFT_NUMBERS, SEGMENT_SIZE_BYTES, *config.LOG_NUMBERS, *config.NODE_NUMBERS)
     return (
         Known("node.id", "required", NODE_ID.allowed, "id of this node"),
         Known("process.roles", "controller", "controller, or broker,controller", "a node is a controller only"),
@@ -171,8 +155,8 @@ def _rows() -> tuple[Known, ...]:
         Known("metadata.log.dir", "log.dirs", "a directory", "overrides log.dirs"),
         Known(
             "pykraft.topic",
-            TEST_TOPIC_NAME,
-            f"{TEST_TOPIC_NAME} or {METADATA_TOPIC_NAME}",
+            config.TEST_TOPIC_NAME,
+            f"{config.TEST_TOPIC_NAME} or {config.METADATA_TOPIC_NAME}",
             "topic of the log: TestRaftServer's, or that of Kafka's controllers, where a node never leads",
         ),
         Known(
@@ -182,7 +166,7 @@ def _rows() -> tuple[Known, ...]:
             "whether a leader sends records before it has flushed them",
         ),
         Known(
-            NEVER_LEADS_KEY,
+            config.NEVER_LEADS_KEY,
             "false",
             "true or false",
             "a voter that leaves the leadership to the others, as in a quorum of Kafka's controllers",
@@ -202,8 +186,8 @@ def _rows() -> tuple[Known, ...]:
         Known("pykraft.client.topic", "none", "a topic's name", "a further name by which clients may call the topic"),
         Known(
             "pykraft.client.records",
-            AUTO_RECORDS,
-            f"{AUTO_RECORDS}, {ANY_RECORDS} or {KRAFT_RECORDS}",
+            config.AUTO_RECORDS,
+            f"{config.AUTO_RECORDS}, {config.ANY_RECORDS} or {config.KRAFT_RECORDS}",
             "what clients may write; kraft: only what Kafka's own replicas can read; auto: so unless all are pykraft",
         ),
         Known(

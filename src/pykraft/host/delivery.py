@@ -30,14 +30,7 @@ from pykraft.errors import CorruptionError, UsageError
 from pykraft.host.fetch_read import ReadableLog, Suspect, batches_up_to, read_durable
 from pykraft.host.ports import AT_ONCE_MS, Ports
 from pykraft.host.recent_batches import HeaderAndBytes, RecentBatches
-from pykraft.host.snapshots.creation import (
-    Loader,
-    OnSkipped,
-    SnapshotLoading,
-    SnapshotOpening,
-    SnapshotToLoad,
-    SnapshotTrigger,
-)
+from pykraft.host.snapshots import creation
 from pykraft.protocol.records import decode_values
 from pykraft.snapshot.head import SnapshotReader
 from pykraft.types import Buffer, Epoch, NodeId, Offset, OffsetAndEpoch, ReportKind
@@ -92,11 +85,13 @@ class Registration:
         next_offset: Offset,
         *,
         is_held: bool,
-        loading: SnapshotLoading,
+        loading: creation.SnapshotLoading,
     ) -> None:
         self.listener = listener
         self._loading = loading
-        self._saving = SnapshotTrigger(delivery.opening.files.settings, delivery.wake) if loading.can_save else None
+        self._saving = (
+            creation.SnapshotTrigger(delivery.opening.files.settings, delivery.wake) if loading.can_save else None
+        )
         self.news: NotifyLeaderChange | None = None
         self._delivery = delivery
         self._next_offset = next_offset
@@ -152,7 +147,7 @@ class Registration:
         return is_plain and self._next_offset >= self._delivery.high_watermark
 
     @property
-    def _wanted(self) -> SnapshotToLoad | None:
+    def _wanted(self) -> creation.SnapshotToLoad | None:
         """The snapshot to deliver next; None when records come next."""
         return self._loading.wanted(self._next_offset, self._delivery.start_offset)
 
@@ -189,7 +184,7 @@ class Registration:
         self._loading.skipped(missed_from, self._next_offset)
         return True
 
-    def _load_snapshot(self, wanted: SnapshotToLoad) -> None:
+    def _load_snapshot(self, wanted: creation.SnapshotToLoad) -> None:
         self._is_busy = True
         self._delivery.opening.open(wanted, lambda reader: self._load(reader, wanted.load))
 
@@ -295,7 +290,7 @@ class Delivery:
         recent: RecentBatches,
         start_offset: Offset,
         suspect: Suspect,
-        opening: SnapshotOpening,
+        opening: creation.SnapshotOpening,
     ) -> None:
         self.ports = ports
         self.opening = opening
@@ -315,8 +310,8 @@ class Delivery:
         from_offset: Offset | None = None,
         *,
         is_held: bool = False,
-        loader: Loader | None = None,
-        on_skipped: OnSkipped | None = None,
+        loader: creation.Loader | None = None,
+        on_skipped: creation.OnSkipped | None = None,
     ) -> Registration:
         """Serve this listener, too, from the newest snapshot or an offset on, and tell it the newest leader change.
 
@@ -334,7 +329,7 @@ class Delivery:
         if is_fresh and loader is not None:
             # A new listener gets the newest snapshot or the bootstrap checkpoint first.
             next_offset = Offset(0)
-        loading = SnapshotLoading(loader, self.opening.files, is_fresh=is_fresh, on_skipped=on_skipped)
+        loading = creation.SnapshotLoading(loader, self.opening.files, is_fresh=is_fresh, on_skipped=on_skipped)
         registration = Registration(self, listener, next_offset, is_held=is_held, loading=loading)
         registration.news = self._newest
         self._registrations.append(registration)

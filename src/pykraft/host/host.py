@@ -17,19 +17,8 @@ from random import Random
 from typing import Any, TypeVar
 
 from pykraft.config import NodeConfig
+from pykraft.core import events
 from pykraft.core.effects import Report
-from pykraft.core.events import (
-    AppendsScheduled,
-    CommitHeard,
-    Event,
-    Persisted,
-    ReadRequested,
-    ResignRequested,
-    ShutdownRequested,
-    TimerDue,
-    TransferRequested,
-    UpgradeRequested,
-)
 from pykraft.core.raft import Raft
 from pykraft.core.status import Status
 from pykraft.errors import BufferFullError, NotLeaderError, NotRunningError, UsageError
@@ -130,11 +119,11 @@ class Host:
         self._components.measurements.durable(io, now)
         self._components.held.persisted(io)
         self._components.removal.persisted(io)
-        self._put(Persisted(io=io), now)
+        self._put(events.Persisted(io=io), now)
 
     def on_tick(self, now: Instant) -> None:
         """The time that `Ports.wake_at` asked for has come; an early or extra call does no harm."""
-        self._put(TimerDue(), now)
+        self._put(events.TimerDue(), now)
 
     def explain(self, now: Instant) -> None:
         """Report, at growing intervals, why this node has no leader. Call it about once a second; it takes no step."""
@@ -175,7 +164,7 @@ class Host:
             if not is_prepared and epoch == self.status.epoch:
                 # Prepared appends may be all that waits. As in the core, an append that is not prepared schedules
                 # them even if it is refused; otherwise every further one would be refused too.
-                self._put(AppendsScheduled(), now)
+                self._put(events.AppendsScheduled(), now)
         else:
             self._put(proposed, now)
         return proposed.handle
@@ -185,7 +174,7 @@ class Host:
         status = self.status
         if not status.leads:
             raise NotLeaderError(None if status.leader_id == self.node_id else status.leader_id, status.epoch)
-        self._put(AppendsScheduled(), now)
+        self._put(events.AppendsScheduled(), now)
 
     def resign(self, epoch: Epoch, now: Instant) -> None:
         """Resign from the leadership of this epoch; does nothing for an epoch that is over.
@@ -200,7 +189,7 @@ class Host:
             raise UsageError(f"epoch {epoch} has not begun: the current one is {status.epoch}")
         if epoch == status.epoch and status.leader_id != self.node_id:
             raise UsageError(f"this node does not lead epoch {epoch}, and cannot resign from it")
-        self._put(ResignRequested(epoch=epoch), now)
+        self._put(events.ResignRequested(epoch=epoch), now)
 
     def upgrade_kraft_version(
         self,
@@ -223,7 +212,9 @@ class Host:
         if self._components.inbox.is_closed:
             self._components.pending_requests.refuse(handle)
             return
-        self._put(UpgradeRequested(handle=handle, epoch=epoch, version=version, validate_only=validate_only), now)
+        self._put(
+            events.UpgradeRequested(handle=handle, epoch=epoch, version=version, validate_only=validate_only), now
+        )
 
     def transfer_leadership(
         self,
@@ -243,7 +234,7 @@ class Host:
         Source: Raft dissertation §3.10.
         """
         handle = self._components.pending_requests.begin(on_outcome)
-        event = TransferRequested(handle=handle, epoch=epoch, target_id=target_id, timeout_ms=timeout_ms)
+        event = events.TransferRequested(handle=handle, epoch=epoch, target_id=target_id, timeout_ms=timeout_ms)
         if self._components.inbox.is_closed:
             self._components.pending_requests.refuse(handle)
         else:
@@ -259,12 +250,12 @@ class Host:
         if self._components.inbox.is_closed:
             self._components.pending_reads.end()
         else:
-            self._put(ReadRequested(handle=handle), now)
+            self._put(events.ReadRequested(handle=handle), now)
 
     def hear_commit(self, epoch: Epoch, end_offset: Offset, now: Instant) -> None:
         """The leader of this epoch answered a forwarded request: everything below this offset is committed."""
         if not self._components.inbox.is_closed and (self.status.high_watermark or 0) < end_offset:
-            self._put(CommitHeard(epoch=epoch, end_offset=end_offset), now)
+            self._put(events.CommitHeard(epoch=epoch, end_offset=end_offset), now)
 
     def serve_forwards(self, serve: ServeForward) -> None:
         """Offer Forward to other nodes from now on; ``serve`` answers the requests, on this thread."""
@@ -299,7 +290,7 @@ class Host:
     def shutdown(self, timeout_ms: int, now: Instant) -> None:
         """Hand over leadership and leave; `Ports.stop` follows within ``timeout_ms``."""
         self._components.peers.begin_shutdown()
-        self._put(ShutdownRequested(timeout_ms=timeout_ms), now)
+        self._put(events.ShutdownRequested(timeout_ms=timeout_ms), now)
 
     def register(
         self,
@@ -390,6 +381,6 @@ class Host:
         """Whether a shutdown completed before its timeout; None when there was none."""
         return self._components.ending.is_graceful
 
-    def _put(self, event: Event, now: Instant) -> None:
+    def _put(self, event: events.Event, now: Instant) -> None:
         self._components.inbox.put(event)
         self._stepping.run(now)

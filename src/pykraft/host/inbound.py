@@ -28,12 +28,7 @@ from pykraft.core.messages import DescribeQuorumResponse, FetchRequest, Request,
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.inbox import HeldMessages, Inbox
 from pykraft.host.ports import ConnectionId, Ports
-from pykraft.protocol.api import (
-    RequestHeader,
-    decode_request_body,
-    decode_request_header,
-    encode_response,
-)
+from pykraft.protocol import api
 from pykraft.protocol.frame import frame
 from pykraft.protocol.messages import CLIENT_KEYS, ApiKey
 from pykraft.protocol.schema import Body, Versions
@@ -96,7 +91,7 @@ class _Request:
     """One request; ``answer`` waits here until earlier ones are sent."""
 
     request_id: int
-    header: RequestHeader
+    header: api.RequestHeader
     requester: _Requester
     answer: list[Buffer] | None = None
     is_watched: bool = False
@@ -205,7 +200,7 @@ class Inbound:
             self._pass_on(requester, *found)
             return
         try:
-            header = decode_request_header(data)
+            header = api.decode_request_header(data)
             self._handle(requester, header, data)
         except ProtocolError as error:
             self._close(requester, str(error))
@@ -246,7 +241,7 @@ class Inbound:
         if request is not None:
             self._close(request.requester, reason)
 
-    def _handle(self, requester: _Requester, header: RequestHeader, data: Buffer) -> None:
+    def _handle(self, requester: _Requester, header: api.RequestHeader, data: Buffer) -> None:
         """Answer a request or pass it to the core. Errors: ProtocolError when the request has no answer."""
         if header.api_key == ApiKey.API_VERSIONS:
             forwards = self.serve_forward is not None
@@ -257,11 +252,11 @@ class Inbound:
         elif self._clients is not None and self._is_of_client(self._clients, requester, header, data):
             pass
         elif header.api_key == ApiKey.DESCRIBE_CLUSTER:
-            body = self._describe_cluster(decode_request_body(header, data), requester.listener)
-            answer = encode_response(header.api_key, header.api_version, header.correlation_id, body)
+            body = self._describe_cluster(api.decode_request_body(header, data), requester.listener)
+            answer = api.encode_response(header.api_key, header.api_version, header.correlation_id, body)
             self._answer(self._note(requester, header), answer)
         elif self.serve_forward is not None and header.api_key == ApiKey.FORWARD in self._served(requester.listener):
-            wanted = decode_request_body(header, data)
+            wanted = api.decode_request_body(header, data)
             request = self._note(requester, header)
             self.serve_forward(wanted, lambda body: self._answer_client(request, body))
         elif (refusal := self._apis.refusal(header)) is not None:
@@ -275,20 +270,20 @@ class Inbound:
                 return
             self._pass_on(requester, header, message)
 
-    def _pass_on(self, requester: _Requester, header: RequestHeader, message: Request) -> None:
+    def _pass_on(self, requester: _Requester, header: api.RequestHeader, message: Request) -> None:
         if self._clients is not None and isinstance(message, FetchRequest):
             self._clients.replica_fetched(message, requester.software)
         request_id = self._note(requester, header).request_id
         self._inbox.put(RequestReceived(request_id=request_id, listener=requester.listener, message=message))
 
-    def _is_of_client(self, clients: Clients, requester: _Requester, header: RequestHeader, data: Buffer) -> bool:
+    def _is_of_client(self, clients: Clients, requester: _Requester, header: api.RequestHeader, data: Buffer) -> bool:
         """Answer a request of one of Kafka's clients; False for any other. Errors: ProtocolError, as `_handle`."""
         key = header.api_key
         if requester.listener.upper() not in self._client_listeners or key not in _OF_CLIENTS:
             return False
         if key == ApiKey.PRODUCE and key not in self._served(requester.listener):
             return False
-        wanted = decode_request_body(header, data)
+        wanted = api.decode_request_body(header, data)
         if key == ApiKey.DESCRIBE_CLUSTER:
             if wanted["endpoint_type"] != BROKERS:
                 return False
@@ -327,10 +322,10 @@ class Inbound:
         elif self.awaits(request.request_id):
             header, answer = request.header, list[Buffer]()
             if body is not None:
-                answer = encode_response(header.api_key, header.api_version, header.correlation_id, body)
+                answer = api.encode_response(header.api_key, header.api_version, header.correlation_id, body)
             self._answer(request, answer)
 
-    def _note(self, requester: _Requester, header: RequestHeader) -> _Request:
+    def _note(self, requester: _Requester, header: api.RequestHeader) -> _Request:
         request = _Request(request_id=self._next_request_id, header=header, requester=requester)
         self._next_request_id += 1
         self._requests[request.request_id] = request

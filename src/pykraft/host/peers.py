@@ -20,16 +20,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, TypeAlias
 
+from pykraft.core import messages
 from pykraft.core.effects import Peer, Report, Send
 from pykraft.core.events import AnswerArriving, ConnectionLost, ResponseReceived, SendFailed
-from pykraft.core.messages import (
-    FetchRequest,
-    FetchResponse,
-    FetchSnapshotResponse,
-    Response,
-    TopLevelError,
-    VoteResponse,
-)
 from pykraft.errors import ErrorCode, ProtocolError, error_name
 from pykraft.host.inbox import NO_BATCHES, HeldMessages, Inbox, MessageKey
 from pykraft.host.ports import AT_ONCE_MS, ConnectionId, Ports
@@ -66,9 +59,9 @@ def silence(request: object) -> str:
     return f"no answer to {type(request).__name__.removesuffix('Request')}"
 
 
-def problem_in(message: Response, context: RpcContext) -> str | None:
+def problem_in(message: messages.Response, context: RpcContext) -> str | None:
     """The problem that an answer shows; None for an answer that is of use."""
-    if isinstance(message, TopLevelError) and message.error == ErrorCode.INVALID_REQUEST:
+    if isinstance(message, messages.TopLevelError) and message.error == ErrorCode.INVALID_REQUEST:
         return f"it may not have topic {context.topic_name}, which this node keeps: see pykraft.topic"
     if message.error == ErrorCode.INCONSISTENT_CLUSTER_ID:
         return f"it belongs to another cluster than this node, whose cluster.id is {context.cluster_id}"
@@ -76,12 +69,12 @@ def problem_in(message: Response, context: RpcContext) -> str | None:
         return "it is not the voter that this node expects: its node.id or directory.id is another one"
     if message.error == INCONSISTENT_VOTER_SET:
         return "this node is not among its voters (INCONSISTENT_VOTER_SET): compare controller.quorum.voters"
-    if isinstance(message, FetchResponse) and message.error in _OF_ANOTHER_LEADER:
+    if isinstance(message, messages.FetchResponse) and message.error in _OF_ANOTHER_LEADER:
         known = "knows no leader" if message.leader_id is None else f"names node {message.leader_id} as the leader"
         return f"it {known} in epoch {message.epoch}"
     if message.error:
         return f"it answers {error_name(message.error)}"
-    if isinstance(message, VoteResponse) and not message.vote_granted:
+    if isinstance(message, messages.VoteResponse) and not message.vote_granted:
         if message.leader_id is not None:
             return f"it does not vote for this node, since it hears leader {message.leader_id} in epoch {message.epoch}"
         return f"it does not vote for this node in epoch {message.epoch}: its log may be longer, or its vote is given"
@@ -335,28 +328,28 @@ class Peers:
         assert send is not None, "what was answered was asked, and nothing newer"
         message, batches = answer.message, NO_BATCHES
         if message.error:
-            self._explain(contact, message.error, is_above=isinstance(message, TopLevelError))
+            self._explain(contact, message.error, is_above=isinstance(message, messages.TopLevelError))
         else:
             contact.told.clear()
         contact.problem = problem_in(message, self._context)
         if contact.problem is None:
             contact.asked_since_ms = None
         slice_data: Buffer = b""
-        if isinstance(message, FetchResponse):
+        if isinstance(message, messages.FetchResponse):
             fetched = read_batches(answer.records)
             message, batches = with_batches(message, fetched), fetched.batches
             if message.diverging is not None:
                 then = partial(self._pass_on_diverging, contact.peer.id, send.correlation_id, message)
                 self._find_batch(message.diverging.offset, then)
                 return
-        elif isinstance(message, FetchSnapshotResponse):
+        elif isinstance(message, messages.FetchSnapshotResponse):
             slice_data = answer.records
             message = replace(message, received_bytes=len(slice_data))
         event = ResponseReceived(peer_id=contact.peer.id, correlation_id=send.correlation_id, message=message)
         self._inbox.put(event, batches, slice_data)
 
     def _pass_on_diverging(
-        self, peer_id: int, correlation_id: int, message: FetchResponse, batch_start: Offset | None
+        self, peer_id: int, correlation_id: int, message: messages.FetchResponse, batch_start: Offset | None
     ) -> None:
         event: ResponseReceived | SendFailed
         if batch_start is None:
@@ -417,7 +410,7 @@ class Peers:
 
 def _acknowledges(effect: Send) -> bool:
     """True for a Fetch whose offset is an acknowledgement; a question to a doubtful voter has no id, and is none."""
-    return isinstance(effect.message, FetchRequest) and effect.message.replica is not None
+    return isinstance(effect.message, messages.FetchRequest) and effect.message.replica is not None
 
 
 def _key(contact: _Contact) -> MessageKey:

@@ -32,31 +32,11 @@ from http import HTTPStatus
 from typing import Any, Final, TypeAlias
 
 from pykraft.errors import BufferFullError, CommandRejectedError, CompactedError, NotRunningError, UsageError
-from pykraft.kv.json_form import (
-    ApiFailure,
-    JsonFields,
-    RequestRefusedError,
-    change_json,
-    failure_of,
-    item_json,
-    parse_object,
-    read_put,
-    read_range,
-    read_transaction,
-    result_json,
-    stored_text,
-)
+from pykraft.kv import json_form
 from pykraft.machine import Replicated
 from pykraft.machine.replicated import TIMEOUT_MS, TIMEOUT_MS_MAX
-from pykraft.recipes import Condition, Delete, Item, KeyChange, KeyValues, KeyValueStore, Put
+from pykraft.recipes import Condition, Delete, Item, KeyChange, KeyValues, KeyValueStore, Put, key_value_commands
 from pykraft.recipes.coordination import candidates, wait_deleted
-from pykraft.recipes.key_value_commands import (
-    GET_LIMIT_MAX,
-    LEASE_TTL_MS_MAX,
-    LEASE_TTL_MS_MIN,
-    OPERATIONS_MAX,
-    check_range,
-)
 from pykraft.recipes.key_values import item_size_bytes
 
 AsgiScope: TypeAlias = MutableMapping[str, Any]
@@ -94,7 +74,7 @@ class Exchange:
     async def body(self) -> bytes:
         """The whole body. Errors: RequestRefusedError for one that is too large or too slow; ClientGoneError."""
         length = self.headers.get(b"content-length", b"")
-        too_large = RequestRefusedError(
+        too_large = json_form.RequestRefusedError(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
             "too_large",
             f"a body has at most {BODY_SIZE_BYTES_MAX} bytes",
@@ -116,7 +96,7 @@ class Exchange:
                         return bytes(received)
         except TimeoutError:
             text = f"the body did not arrive within {BODY_TIMEOUT_S:g} s"
-            raise RequestRefusedError(HTTPStatus.REQUEST_TIMEOUT, "too_slow", text, NOTHING_MORE) from None
+            raise json_form.RequestRefusedError(HTTPStatus.REQUEST_TIMEOUT, "too_slow", text, NOTHING_MORE) from None
 
     async def gone(self) -> None:
         """Wait until the client disconnects; after `body`."""
@@ -140,7 +120,7 @@ class Exchange:
         """One line of the answer. Errors: ClientGoneError, also for a client that reads too slowly."""
         await self._write(_line(content), more=True)
 
-    async def fail(self, failure: ApiFailure) -> None:
+    async def fail(self, failure: json_form.ApiFailure) -> None:
         """Answer with an error, or make it the last line. Errors: ClientGoneError."""
         if self._is_begun:
             await self.line(failure.as_json())
@@ -229,7 +209,7 @@ class WatchStreams:
                 await asyncio.wait(waiting, timeout=SIGN_OF_LIFE_S, return_when=asyncio.FIRST_COMPLETED)
                 if upcoming.done():
                     change, upcoming = upcoming.result(), None
-                    await exchange.line(change_json(change))
+                    await exchange.line(json_form.change_json(change))
                 elif not (gone.done() or closing.done()):
                     await exchange.line({})
         finally:
@@ -278,7 +258,7 @@ async def acquire(store: KeyValueStore, name: str, *, lease: int, holder: str, w
 
 async def release(store: KeyValueStore, name: str, *, lease: int) -> bool:
     """Give the lock, or the place in its queue, up; the lease lives on. False if there was none."""
-    own = [item for item in await _queue(store, name) if item.lease == lease][:OPERATIONS_MAX]
+    own = [item for item in await _queue(store, name) if item.lease == lease][: key_value_commands.OPERATIONS_MAX]
     if not own:
         return False
     same = [Condition(item.key, "created", "==", item.created) for item in own]
@@ -302,7 +282,7 @@ def _place(queue: list[Item], lease: int) -> LockPlace:
 RANGE_SIZE_BYTES_MAX: Final = 1 << 20
 """Keys and values in the answer to one range; at least one item is in it."""
 
-_Call: TypeAlias = Callable[[JsonFields, int], Awaitable[dict[str, Any]]]
+_Call: TypeAlias = Callable[[json_form.JsonFields, int], Awaitable[dict[str, Any]]]
 """Takes the fields of the body and the timeout in ms; returns the answer."""
 
 logger = logging.getLogger("pykraft")
@@ -343,7 +323,7 @@ class KeyValueApi:
             except ClientGoneError:
                 raise
             except Exception as error:
-                failure = failure_of(error)
+                failure = json_form.failure_of(error)
                 if failure.is_bug:
                     logger.exception("%s %s", exchange.method, exchange.path)
                 await exchange.fail(failure)
@@ -352,7 +332,7 @@ class KeyValueApi:
 
     async def _serve(self, exchange: Exchange) -> None:
         if b"origin" in exchange.headers:
-            raise RequestRefusedError(HTTPStatus.FORBIDDEN, "browser", "requests of web pages are refused")
+            raise json_form.RequestRefusedError(HTTPStatus.FORBIDDEN, "browser", "requests of web pages are refused")
         if exchange.path == "/v1/status":
             self._require(exchange, "GET")
             await exchange.answer(self._status())
@@ -360,14 +340,14 @@ class KeyValueApi:
         call = self._calls.get(exchange.path)
         if call is None and exchange.path != "/v1/watch":
             paths = ", ".join(("GET /v1/status", *self._calls, "/v1/watch"))
-            raise RequestRefusedError(HTTPStatus.NOT_FOUND, "no_such_path", f"there is {paths}")
+            raise json_form.RequestRefusedError(HTTPStatus.NOT_FOUND, "no_such_path", f"there is {paths}")
         self._require(exchange, "POST")
-        fields = parse_object(await exchange.body())
+        fields = json_form.parse_object(await exchange.body())
         if call is None:
-            key, end = read_range(fields)
+            key, end = json_form.read_range(fields)
             from_revision = fields.whole_or_none("from_revision", least=1)
             fields.end()
-            check_range(key, end)
+            key_value_commands.check_range(key, end)
             await self._watches.run(exchange, key, end, from_revision)
             return
         timeout_ms = fields.whole("timeout_ms", least=1, most=TIMEOUT_MS_MAX, default=TIMEOUT_MS)
@@ -378,7 +358,7 @@ class KeyValueApi:
         if exchange.method != method:
             told = f"{exchange.path} takes {method}"
             allow = f"allow: {method}".encode()
-            raise RequestRefusedError(HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed", told, allow)
+            raise json_form.RequestRefusedError(HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed", told, allow)
 
     def _status(self) -> dict[str, Any]:
         leader = self._node.node.leader_and_epoch
@@ -389,21 +369,21 @@ class KeyValueApi:
             "revision": self._node.machine.space.revision,
         }
 
-    async def _get(self, fields: JsonFields, timeout_ms: int) -> dict[str, Any]:
+    async def _get(self, fields: json_form.JsonFields, timeout_ms: int) -> dict[str, Any]:
         key = fields.text("key")
         reading = self._reading(fields, timeout_ms)
         fields.end()
-        check_range(key)
+        key_value_commands.check_range(key)
         async with reading as state:
             item = state.get(key)
-            return {"revision": state.space.revision, "item": None if item is None else item_json(item)}
+            return {"revision": state.space.revision, "item": None if item is None else json_form.item_json(item)}
 
-    async def _range(self, fields: JsonFields, timeout_ms: int) -> dict[str, Any]:
-        key, end = read_range(fields)
-        limit = fields.whole("limit", least=1, most=GET_LIMIT_MAX, default=100)
+    async def _range(self, fields: json_form.JsonFields, timeout_ms: int) -> dict[str, Any]:
+        key, end = json_form.read_range(fields)
+        limit = fields.whole("limit", least=1, most=key_value_commands.GET_LIMIT_MAX, default=100)
         reading = self._reading(fields, timeout_ms)
         fields.end()
-        check_range(key, end)
+        key_value_commands.check_range(key, end)
         async with reading as state:
             found = state.range(key, end, limit + 1)
             items: list[Any] = []
@@ -412,60 +392,62 @@ class KeyValueApi:
                 size_bytes += item_size_bytes(item)
                 if items and size_bytes > RANGE_SIZE_BYTES_MAX:
                     break
-                items.append(item_json(item))
+                items.append(json_form.item_json(item))
             return {"revision": state.space.revision, "items": items, "more": len(items) < len(found)}
 
-    async def _put(self, fields: JsonFields, timeout_ms: int) -> dict[str, Any]:
-        put = read_put(fields)
+    async def _put(self, fields: json_form.JsonFields, timeout_ms: int) -> dict[str, Any]:
+        put = json_form.read_put(fields)
         fields.end()
         result = await self._store(timeout_ms).transact([put])
         key = f"{put.key}{result.revision:016d}" if put.numbered else put.key
         return {"revision": result.revision, "key": key}
 
-    async def _delete(self, fields: JsonFields, timeout_ms: int) -> dict[str, Any]:
-        key, end = read_range(fields)
+    async def _delete(self, fields: json_form.JsonFields, timeout_ms: int) -> dict[str, Any]:
+        key, end = json_form.read_range(fields)
         fields.end()
         result = await self._store(timeout_ms).transact([Delete(key, end)])
         return {"revision": result.revision, "deleted": result.deleted}
 
-    async def _transact(self, fields: JsonFields, timeout_ms: int) -> dict[str, Any]:
-        command = read_transaction(fields)
+    async def _transact(self, fields: json_form.JsonFields, timeout_ms: int) -> dict[str, Any]:
+        command = json_form.read_transaction(fields)
         fields.end()
         result = await self._store(timeout_ms).transact(command.then, command.conditions, command.otherwise)
-        return result_json(result)
+        return json_form.result_json(result)
 
-    async def _compact(self, fields: JsonFields, timeout_ms: int) -> dict[str, Any]:
+    async def _compact(self, fields: json_form.JsonFields, timeout_ms: int) -> dict[str, Any]:
         revision = fields.whole("revision", least=1)
         fields.end()
         await self._store(timeout_ms).compact(revision)
         return {"oldest_revision": revision}
 
-    async def _grant(self, fields: JsonFields, timeout_ms: int) -> dict[str, Any]:
-        ttl_ms = fields.whole("ttl_ms", least=LEASE_TTL_MS_MIN, most=LEASE_TTL_MS_MAX)
+    async def _grant(self, fields: json_form.JsonFields, timeout_ms: int) -> dict[str, Any]:
+        ttl_ms = fields.whole(
+            "ttl_ms", least=key_value_commands.LEASE_TTL_MS_MIN, most=key_value_commands.LEASE_TTL_MS_MAX
+        )
         fields.end()
         return {"lease": await self._store(timeout_ms).grant_lease(ttl_ms), "ttl_ms": ttl_ms}
 
-    async def _keep(self, fields: JsonFields, timeout_ms: int) -> dict[str, Any]:
+    async def _keep(self, fields: json_form.JsonFields, timeout_ms: int) -> dict[str, Any]:
         lease = fields.whole("lease", least=1)
         fields.end()
         await self._store(timeout_ms).keep_lease(lease)
         return {"lease": lease}
 
-    async def _revoke(self, fields: JsonFields, timeout_ms: int) -> dict[str, Any]:
+    async def _revoke(self, fields: json_form.JsonFields, timeout_ms: int) -> dict[str, Any]:
         lease = fields.whole("lease", least=1)
         fields.end()
         await self._store(timeout_ms).end_lease(lease)
         return {"lease": lease}
 
-    async def _lock(self, fields: JsonFields, timeout_ms: int) -> dict[str, Any]:
+    async def _lock(self, fields: json_form.JsonFields, timeout_ms: int) -> dict[str, Any]:
         name, lease = fields.text("name"), fields.whole("lease", least=1)
-        holder = stored_text(fields.text_or_none("holder") or "")
+        holder = json_form.stored_text(fields.text_or_none("holder") or "")
         wait_ms = fields.whole("wait_ms", most=TIMEOUT_MS_MAX, default=TIMEOUT_MS)
         fields.end()
         place = await acquire(self._store(timeout_ms), name, lease=lease, holder=holder, wait_s=wait_ms / 1_000)
         return {"held": place.ahead == 0, "token": place.token, "key": place.key, "ahead": place.ahead}
 
-    async def _unlock(self, fields: JsonFields, timeout_ms: int) -> dict[str, Any]:
+    async def _unlock(self, fields: json_form.JsonFields, timeout_ms: int) -> dict[str, Any]:
         name, lease = fields.text("name"), fields.whole("lease", least=1)
         fields.end()
         return {"released": await release(self._store(timeout_ms), name, lease=lease)}
@@ -473,7 +455,7 @@ class KeyValueApi:
     def _store(self, timeout_ms: int) -> KeyValueStore:
         return KeyValueStore(self._node, timeout_ms=timeout_ms)
 
-    def _reading(self, fields: JsonFields, timeout_ms: int) -> AbstractAsyncContextManager[KeyValues]:
+    def _reading(self, fields: json_form.JsonFields, timeout_ms: int) -> AbstractAsyncContextManager[KeyValues]:
         """A read, linearizable unless ``stale`` is true. Errors: UsageError."""
         stale, max_age_ms = fields.flag("stale"), fields.whole_or_none("max_age_ms")
         return self._node.read(stale=stale, max_age_ms=max_age_ms, timeout_ms=timeout_ms)

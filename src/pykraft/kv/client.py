@@ -17,15 +17,7 @@ from http import HTTPStatus
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
-from pykraft.errors import (
-    CommandRejectedError,
-    CompactedError,
-    LeaseLostError,
-    OutcomeUnknownError,
-    PykraftError,
-    QuorumUnavailableError,
-    UsageError,
-)
+from pykraft import errors
 from pykraft.kv.json_form import NOT_APPLIED
 from pykraft.recipes.key_value_store import HELD_SHARE
 
@@ -53,7 +45,7 @@ class KeyValueClient:
         """Errors: UsageError for what is not a URL."""
         self._nodes = [_node(url) for url in dict.fromkeys(urls)]
         if not 1 <= len(self._nodes) <= URLS_MAX:
-            raise UsageError(f"--url: give 1 to {URLS_MAX} addresses, as http://host:port,…")
+            raise errors.UsageError(f"--url: give 1 to {URLS_MAX} addresses, as http://host:port,…")
         self._timeout_s = timeout_s
         self._at = 0
 
@@ -100,7 +92,7 @@ class KeyValueClient:
     def _next(self, error: _TryNextError, deadline_s: float) -> None:
         self._at = (self._at + 1) % len(self._nodes)
         if time.monotonic() + PAUSE_S >= deadline_s:
-            raise QuorumUnavailableError(f"no node answered in time; the last one: {error}") from error
+            raise errors.QuorumUnavailableError(f"no node answered in time; the last one: {error}") from error
         if self._at == 0:
             time.sleep(PAUSE_S)
 
@@ -119,7 +111,7 @@ class KeyValueClient:
             except (OSError, http.client.HTTPException) as error:
                 told = f"{name}: {_reason(error)}"
                 if changes:
-                    raise OutcomeUnknownError(f"{told}: the change may be applied, or not") from error
+                    raise errors.OutcomeUnknownError(f"{told}: the change may be applied, or not") from error
                 raise _TryNextError(told) from error
         if status == HTTPStatus.OK and answer is not None:
             return answer
@@ -162,7 +154,7 @@ class KeyValueClient:
 
 def _node(url: str) -> tuple[bool, str, int]:
     """Whether it speaks TLS, its host and its port. Errors: UsageError."""
-    wrong = UsageError(f"--url {url!r}: a node is http://host:port, or https://host:port behind a proxy")
+    wrong = errors.UsageError(f"--url {url!r}: a node is http://host:port, or https://host:port behind a proxy")
     try:
         found = urlsplit(url if "://" in url else f"http://{url}")
         port = found.port
@@ -206,22 +198,22 @@ def _error_of(status: int, answer: dict[str, Any] | None, name: str, *, changes:
     if not isinstance(error, dict):
         if changes:
             text = f"{name}: HTTP status {status} and no word of the change: it may be applied, or not"
-            return OutcomeUnknownError(text)
+            return errors.OutcomeUnknownError(text)
         return _TryNextError(f"{name}: HTTP status {status}: this is not a node with a key-value store")
     told = str(error.get("message"))
-    known: PykraftError
+    known: errors.PykraftError
     match status:
         case HTTPStatus.GONE:
-            known = CompactedError(0, int(error.get("oldest_revision", 0)))
+            known = errors.CompactedError(0, int(error.get("oldest_revision", 0)))
             known.args = (told,)
         case HTTPStatus.CONFLICT:
-            known = CommandRejectedError(told)
+            known = errors.CommandRejectedError(told)
         case HTTPStatus.SERVICE_UNAVAILABLE:
             return _TryNextError(f"{name}: {told}")
         case _ if error.get("outcome") != NOT_APPLIED:
-            return OutcomeUnknownError(f"{name}: {told}") if changes else _TryNextError(f"{name}: {told}")
+            return errors.OutcomeUnknownError(f"{name}: {told}") if changes else _TryNextError(f"{name}: {told}")
         case _:
-            known = UsageError(told)
+            known = errors.UsageError(told)
     return known
 
 
@@ -255,7 +247,7 @@ class ClientLease:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with suppress(PykraftError):
+        with suppress(errors.PykraftError):
             self._client.ask("/v1/lease/revoke", {"lease": self.lease}, changes=True, timeout_s=REVOKE_TIMEOUT_S)
 
     @property
@@ -275,14 +267,16 @@ class ClientLease:
                 # To keep it twice does no harm, so this is asked as often as there is time.
                 self._client.ask("/v1/lease/keep", wanted, changes=False, timeout_s=min(left_s, self._held_s / KEEPS))
                 self._kept_s = asked_s
-        except CommandRejectedError as error:
-            raise LeaseLostError(str(error)) from error
-        except PykraftError as error:
+        except errors.CommandRejectedError as error:
+            raise errors.LeaseLostError(str(error)) from error
+        except errors.PykraftError as error:
             if time.monotonic() >= self._kept_s + self._held_s:
-                raise LeaseLostError(f"lease {self.lease} of {self._ttl_ms} ms could not be kept: {error}") from error
+                raise errors.LeaseLostError(
+                    f"lease {self.lease} of {self._ttl_ms} ms could not be kept: {error}"
+                ) from error
             return
         if left_s <= 0:
-            raise LeaseLostError(f"lease {self.lease} of {self._ttl_ms} ms could not be kept in time")
+            raise errors.LeaseLostError(f"lease {self.lease} of {self._ttl_ms} ms could not be kept in time")
 
     def lock(self, name: str, holder: str, timeout_s: float) -> dict[str, Any]:
         """Wait for this lock; returns its place, with the fencing token.
@@ -301,4 +295,4 @@ class ClientLease:
                 return place
             if time.monotonic() >= deadline_s:
                 ahead = place["ahead"]
-                raise QuorumUnavailableError(f"lock {name!r} was not free within {timeout_s:g} s: {ahead} ahead")
+                raise errors.QuorumUnavailableError(f"lock {name!r} was not free within {timeout_s:g} s: {ahead} ahead")

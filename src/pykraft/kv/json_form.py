@@ -19,18 +19,8 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final, cast
 
+from pykraft import errors
 from pykraft.client.arguments import INT64_MAX, whole_number
-from pykraft.errors import (
-    BufferFullError,
-    CommandRejectedError,
-    CompactedError,
-    NotAppliedError,
-    NotRunningError,
-    OutcomeUnknownError,
-    PykraftError,
-    QuorumUnavailableError,
-    UsageError,
-)
 from pykraft.recipes import Condition, Delete, Get, Item, KeyChange, Put, Transaction, TransactionResult, prefix
 from pykraft.recipes.key_value_commands import GET_LIMIT_MAX, OPERATIONS_MAX, ItemField, StoreOperation
 from pykraft.text.words import did_you_mean
@@ -58,7 +48,7 @@ def stored_base64(text: str) -> str:
     try:
         return stored_value(base64.b64decode(text, validate=True))
     except (binascii.Error, ValueError) as error:
-        raise UsageError(f"base64 = {text!r:.100}: must be base64 with its padding ({error})") from error
+        raise errors.UsageError(f"base64 = {text!r:.100}: must be base64 with its padding ({error})") from error
 
 
 def value_bytes(stored: str) -> bytes:
@@ -85,7 +75,7 @@ RETRY_SOON: Final = (b"retry-after: 1",)
 _LEASE_HAS_ENDED: Final = re.compile(r"lease \d+ has ended, or never was")
 
 
-class RequestRefusedError(PykraftError):
+class RequestRefusedError(errors.PykraftError):
     """A request that HTTP has a status of its own for: no such path, too large, too slow."""
 
     def __init__(self, status: HTTPStatus, code: str, message: str, *headers: bytes) -> None:
@@ -117,25 +107,25 @@ def failure_of(error: Exception) -> ApiFailure:
     match error:
         case RequestRefusedError():
             return ApiFailure(error.status, error.code, told, headers=error.headers)
-        case CompactedError():
+        case errors.CompactedError():
             return ApiFailure(HTTPStatus.GONE, "compacted", told, more={"oldest_revision": error.oldest_revision})
-        case NotRunningError():
+        case errors.NotRunningError():
             return _passing("not_running", told)
-        case BufferFullError():
+        case errors.BufferFullError():
             return _passing("busy", told)
-        case UsageError():
+        case errors.UsageError():
             return ApiFailure(HTTPStatus.BAD_REQUEST, "invalid", told)
-        case NotAppliedError():
+        case errors.NotAppliedError():
             return _passing("not_applied", told)
-        case QuorumUnavailableError():
+        case errors.QuorumUnavailableError():
             return _passing("no_leader", told)
-        case CommandRejectedError():
+        case errors.CommandRejectedError():
             return ApiFailure(
                 HTTPStatus.CONFLICT, "lease_ended" if _LEASE_HAS_ENDED.fullmatch(told) else "rejected", told
             )
-        case OutcomeUnknownError():
+        case errors.OutcomeUnknownError():
             return ApiFailure(HTTPStatus.GATEWAY_TIMEOUT, "unknown", told, UNKNOWN)
-        case PykraftError():
+        case errors.PykraftError():
             return ApiFailure(HTTPStatus.INTERNAL_SERVER_ERROR, "failed", told, UNKNOWN)
         case _:
             return ApiFailure(
@@ -182,7 +172,7 @@ def parse_object(data: bytes) -> JsonFields:
     try:
         return JsonFields("the body", json.loads(data))
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"the body is not JSON in UTF-8: {error}") from error
+        raise errors.UsageError(f"the body is not JSON in UTF-8: {error}") from error
 
 
 class JsonFields:
@@ -191,7 +181,7 @@ class JsonFields:
     def __init__(self, name: str, value: object) -> None:
         """``name`` begins messages about the object. Errors: UsageError for what is not an object."""
         if not isinstance(value, dict):
-            raise UsageError(f"{name}: must be a JSON object")
+            raise errors.UsageError(f"{name}: must be a JSON object")
         self._name = name
         self._left: dict[str, Any] = dict(value)
         self._known: list[str] = []
@@ -205,14 +195,14 @@ class JsonFields:
         """A text. Errors: UsageError."""
         found = self.text_or_none(name)
         if found is None:
-            raise UsageError(f"{self._name}: {name} is missing")
+            raise errors.UsageError(f"{self._name}: {name} is missing")
         return found
 
     def text_or_none(self, name: str) -> str | None:
         """A text, or None if it is absent. Errors: UsageError."""
         found = self.take(name)
         if found is not None and not isinstance(found, str):
-            raise UsageError(f"{self._name}: {name} must be text")
+            raise errors.UsageError(f"{self._name}: {name} must be text")
         return found
 
     def whole(self, name: str, *, least: int = 0, most: int = INT64_MAX, default: int | None = None) -> int:
@@ -220,7 +210,7 @@ class JsonFields:
         found = self.whole_or_none(name, least=least, most=most)
         found = default if found is None else found
         if found is None:
-            raise UsageError(f"{self._name}: {name} is missing: a whole number from {least} to {most}")
+            raise errors.UsageError(f"{self._name}: {name} is missing: a whole number from {least} to {most}")
         return found
 
     def whole_or_none(self, name: str, *, least: int = 0, most: int = INT64_MAX) -> int | None:
@@ -232,7 +222,7 @@ class JsonFields:
         """True or false; false by default. Errors: UsageError."""
         found = self.take(name)
         if found is not None and type(found) is not bool:
-            raise UsageError(f"{self._name}: {name} must be true or false")
+            raise errors.UsageError(f"{self._name}: {name} must be true or false")
         return bool(found)
 
     def array(self, name: str, *, most: int) -> list[Any]:
@@ -241,7 +231,7 @@ class JsonFields:
         if found is None:
             return []
         if not isinstance(found, list) or len(found) > most:
-            raise UsageError(f"{self._name}: {name} must be a list of at most {most}")
+            raise errors.UsageError(f"{self._name}: {name} must be a list of at most {most}")
         return found
 
     def end(self) -> None:
@@ -249,7 +239,7 @@ class JsonFields:
         for name in self._left:
             known = ", ".join(dict.fromkeys(self._known))
             told = f"there is no field {name[:100]!r}: it may have {known}"
-            raise UsageError(f"{self._name}: {told}{did_you_mean(name[:100], self._known)}")
+            raise errors.UsageError(f"{self._name}: {told}{did_you_mean(name[:100], self._known)}")
 
 
 ITEM_FIELDS: Final = ("value", "created", "modified", "version", "lease")
@@ -260,7 +250,7 @@ def read_range(fields: JsonFields) -> tuple[str, str | None]:
     """``key``, or ``key`` and ``end``, or ``prefix``. Errors: UsageError."""
     key, end, beginning = (fields.text_or_none(name) for name in ("key", "end", "prefix"))
     if (key is None) == (beginning is None) or (beginning is not None and end is not None):
-        raise UsageError("give key, or key and end for a range, or prefix")
+        raise errors.UsageError("give key, or key and end for a range, or prefix")
     return prefix(beginning) if beginning is not None else (cast("str", key), end)
 
 
@@ -268,7 +258,7 @@ def read_put(fields: JsonFields) -> Put:
     """Errors: UsageError."""
     text, binary = fields.text_or_none("value"), fields.text_or_none("base64")
     if (text is None) == (binary is None):
-        raise UsageError("give value (text) or base64 (any bytes)")
+        raise errors.UsageError("give value (text) or base64 (any bytes)")
     value = stored_text(text) if text is not None else stored_base64(cast("str", binary))
     return Put(fields.text("key"), value, fields.whole("lease", default=0), fields.flag("numbered"))
 
@@ -284,7 +274,7 @@ def read_transaction(fields: JsonFields) -> Transaction:
 def _operation(value: object) -> StoreOperation:
     """``{"get": …}``, ``{"put": …}`` or ``{"delete": …}``."""
     if not isinstance(value, dict) or len(value) != 1:
-        raise UsageError('an operation is {"get": …}, {"put": …} or {"delete": …}')
+        raise errors.UsageError('an operation is {"get": …}, {"put": …} or {"delete": …}')
     [(name, inner)] = value.items()
     fields = JsonFields(f"{name[:100]!r}", inner)
     operation: StoreOperation
@@ -296,7 +286,7 @@ def _operation(value: object) -> StoreOperation:
         case "delete":
             operation = Delete(*read_range(fields))
         case _:
-            raise UsageError(f"{name[:100]!r} is not an operation: give get, put or delete")
+            raise errors.UsageError(f"{name[:100]!r} is not an operation: give get, put or delete")
     fields.end()
     return operation
 
@@ -312,7 +302,7 @@ def _condition(value: object) -> Condition:
     fields.end()
     if binary is not None:
         if operand is not None:
-            raise UsageError("a condition: give to (text, a number or null) or base64")
+            raise errors.UsageError("a condition: give to (text, a number or null) or base64")
         operand = stored_base64(binary)
     elif isinstance(operand, str):
         operand = stored_text(operand)
@@ -322,5 +312,5 @@ def _condition(value: object) -> Condition:
 def _one_of(fields: JsonFields, name: str, allowed: tuple[str, ...], default: str) -> str:
     found = fields.text_or_none(name) or default
     if found not in allowed:
-        raise UsageError(f"a condition: {name} = {found[:100]!r}: give one of {', '.join(allowed)}")
+        raise errors.UsageError(f"a condition: {name} = {found[:100]!r}: give one of {', '.join(allowed)}")
     return found

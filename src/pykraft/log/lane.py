@@ -22,15 +22,7 @@ Source: etcd ``raft`` doc §Usage (persist before send); PostgreSQL's fsync fail
 from collections.abc import Callable, Sequence
 from typing import Final, ParamSpec, TypeAlias, assert_never
 
-from pykraft.core.effects import (
-    EnterQuarantine,
-    InstallSnapshot,
-    LeaveQuarantine,
-    MoveLogStart,
-    NoteProof,
-    TruncateTo,
-    WriteElectionState,
-)
+from pykraft.core import effects
 from pykraft.core.proof import Proof
 from pykraft.errors import StorageError
 from pykraft.log.directory import LogDirectory
@@ -60,14 +52,14 @@ class AppendBytes:
 
 
 Job: TypeAlias = (
-    WriteElectionState
+    effects.WriteElectionState
     | AppendBytes
-    | TruncateTo
-    | EnterQuarantine
-    | LeaveQuarantine
-    | NoteProof
-    | InstallSnapshot
-    | MoveLogStart
+    | effects.TruncateTo
+    | effects.EnterQuarantine
+    | effects.LeaveQuarantine
+    | effects.NoteProof
+    | effects.InstallSnapshot
+    | effects.MoveLogStart
 )
 """The core's storage effects; those that append come with their bytes."""
 
@@ -139,19 +131,19 @@ class OrderedLane:
                     # Group commit: appends wait for the next job of another kind, or the end, and share one write and
                     # one sync.
                     appends.extend(job.batches)
-                case WriteElectionState():
+                case effects.WriteElectionState():
                     self._elections.write(job.election, voters=job.voters, kraft_version=job.kraft_version)
-                case TruncateTo():
+                case effects.TruncateTo():
                     self._log.truncate_to(job.end_offset)
-                case EnterQuarantine():
+                case effects.EnterQuarantine():
                     self._quarantine.write(job.quarantine)
-                case LeaveQuarantine():
+                case effects.LeaveQuarantine():
                     self._quarantine.remove()
-                case NoteProof():
+                case effects.NoteProof():
                     self._proof.write(Proof(is_complete=True, votes_above=job.votes_above))
-                case InstallSnapshot():
+                case effects.InstallSnapshot():
                     self._log.begin_anew_at(job.snapshot_id.offset)
-                case MoveLogStart():
+                case effects.MoveLogStart():
                     self._log.delete_before(job.snapshot_id.offset)
                 case _:
                     assert_never(job)

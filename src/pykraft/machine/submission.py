@@ -22,19 +22,10 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any, Final, Generic, TypeVar
 
+from pykraft import errors
 from pykraft.client.node import Node
 from pykraft.client.proposals import twin
 from pykraft.core.status import Status
-from pykraft.errors import (
-    BufferFullError,
-    NotAppliedError,
-    NotLeaderError,
-    NotRunningError,
-    OutcomeUnknownError,
-    PykraftError,
-    RefusedError,
-    UnreachableError,
-)
 from pykraft.host.leaderless import own_problem
 from pykraft.machine.applier import Applier, Attempt, ClientSession
 from pykraft.machine.forwarder import BATCH_SIZE_BYTES_MAX, RECORD_OVERHEAD_BYTES, Forwarder
@@ -89,8 +80,8 @@ class Submission(Generic[C, R]):
                 answer = await future
             except TimeoutError:
                 raise group.late(f"no answer within {timeout_ms} ms") from group.error
-            except PykraftError as error:
-                if group.copies or isinstance(error, RefusedError):
+            except errors.PykraftError as error:
+                if group.copies or isinstance(error, errors.RefusedError):
                     raise group.late(str(error)) from error
                 raise
             finally:
@@ -106,14 +97,14 @@ class Submission(Generic[C, R]):
             self._leave(session)
             if group.copies > 1:
                 text = f"{answer.value.decode()}; an earlier copy of the command may have been applied"
-                raise OutcomeUnknownError(text)
+                raise errors.OutcomeUnknownError(text)
 
     async def close(self) -> None:
         """The node has ended: nobody gets an answer any more."""
         waiters: list[asyncio.Future[Any]] = [*self._applier.openings.values()]
         waiters += [future for group in self._groups for _, _, future, _ in group.attempts]
         for waiter in waiters:
-            _fail(waiter, NotRunningError("the node has ended"))
+            _fail(waiter, errors.NotRunningError("the node has ended"))
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -160,9 +151,9 @@ class Submission(Generic[C, R]):
                 return await asyncio.shield(self._opening)
         except TimeoutError:
             text = f"no answer within {timeout_ms} ms{await self._hindrance()}"
-            raise NotAppliedError(f"{text}: the command was not applied, and will not be") from None
-        except RefusedError as error:
-            raise NotAppliedError(f"{error}: the command was not applied, and will not be") from error
+            raise errors.NotAppliedError(f"{text}: the command was not applied, and will not be") from None
+        except errors.RefusedError as error:
+            raise errors.NotAppliedError(f"{error}: the command was not applied, and will not be") from error
 
     async def _hindrance(self) -> str:
         """Why no session opens, as far as this node knows. Errors: NotRunningError."""
@@ -191,7 +182,7 @@ class Submission(Generic[C, R]):
         finally:
             del self._applier.openings[nonce]
         if session_id is None:
-            raise BufferFullError("there are too many open sessions: execute it later")
+            raise errors.BufferFullError("there are too many open sessions: execute it later")
         self._session = self._applier.sessions[session_id] = ClientSession(session_id)
         return self._session
 
@@ -216,13 +207,13 @@ class Submission(Generic[C, R]):
                 # The leader reads its own commands, too; most were read when their callers came.
                 self._applier.replica.read_ahead(command for _, command, _, _ in waiting)
             await self._send(group.records(waiting, self._applier.time_ms()))
-        except OutcomeUnknownError as error:
+        except errors.OutcomeUnknownError as error:
             group.error = error
             return False
-        except PykraftError as error:
+        except errors.PykraftError as error:
             group.copies -= 1
             group.error = error
-            if isinstance(error, NotLeaderError | BufferFullError | UnreachableError):
+            if isinstance(error, errors.NotLeaderError | errors.BufferFullError | errors.UnreachableError):
                 return False
             for _, _, future, _ in waiting:
                 _fail(future, twin(error))
@@ -285,8 +276,8 @@ class _CommandGroup:
         """The error for a caller who waits no longer."""
         last = "" if self.error is None else f" (the last try: {self.error})"
         if self.copies:
-            return OutcomeUnknownError(f"{reason}{last}: the command may be applied, or not")
-        return NotAppliedError(f"{reason}{last}: the command was not applied, and will not be")
+            return errors.OutcomeUnknownError(f"{reason}{last}: the command may be applied, or not")
+        return errors.NotAppliedError(f"{reason}{last}: the command was not applied, and will not be")
 
 
 def _fail(future: asyncio.Future[Any], error: BaseException) -> None:

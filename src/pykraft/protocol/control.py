@@ -23,6 +23,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Final, assert_never
 
+from pykraft import types
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.protocol.reader import Read, compile_reader
 from pykraft.protocol.schema import (
@@ -39,24 +40,6 @@ from pykraft.protocol.schema import (
     struct_of,
 )
 from pykraft.protocol.writer import compile_writer
-from pykraft.types import (
-    ZERO_UUID,
-    Buffer,
-    ControlRecord,
-    Endpoint,
-    KRaftVersion,
-    KRaftVoters,
-    LeaderChange,
-    Listeners,
-    NodeId,
-    ReplicaKey,
-    SnapshotFooter,
-    SnapshotHeader,
-    Uuid,
-    VersionRange,
-    Voter,
-    VoterSet,
-)
 
 _KEY: Final = struct.Struct(">hh")
 _VERSION: Final = struct.Struct(">h")
@@ -114,7 +97,7 @@ _READERS: Final[dict[tuple[int, int], Read]] = {
 _WRITERS: Final = {kind: compile_writer(table, _WRITTEN_VERSION) for kind, table in TABLES.items()}
 
 
-def control_type(key: Buffer | None) -> int:
+def control_type(key: types.Buffer | None) -> int:
     """The type in a control record's key; a number outside `ControlType` is returned unchanged.
 
     Errors: INVALID_RECORD when the key is missing, cut, or of a negative version.
@@ -127,7 +110,7 @@ def control_type(key: Buffer | None) -> int:
     return int(number)
 
 
-def encode_control(record: ControlRecord) -> tuple[bytes, bytes]:
+def encode_control(record: types.ControlRecord) -> tuple[bytes, bytes]:
     """Key and value of a control record, in the version that Kafka writes."""
     kind, body = _to_body(record)
     body["version"] = _WRITTEN_VERSION
@@ -135,7 +118,7 @@ def encode_control(record: ControlRecord) -> tuple[bytes, bytes]:
     return _KEY.pack(0, kind), bytes(value)
 
 
-def decode_control_value(key: Buffer | None, value: Buffer | None) -> ControlRecord:
+def decode_control_value(key: types.Buffer | None, value: types.Buffer | None) -> types.ControlRecord:
     """The control record with this key and value.
 
     Errors: as `read_control_body`; INVALID_RECORD for an impossible id.
@@ -144,7 +127,7 @@ def decode_control_value(key: Buffer | None, value: Buffer | None) -> ControlRec
     return _FROM_BODY[kind](body)
 
 
-def read_control_body(key: Buffer | None, value: Buffer | None) -> tuple[ControlType, Body]:
+def read_control_body(key: types.Buffer | None, value: types.Buffer | None) -> tuple[ControlType, Body]:
     """Type and body of a control record, before it becomes one of our classes.
 
     Errors: INVALID_RECORD for a type that does not belong in a Raft log, an unknown version, and a value that is cut or
@@ -174,30 +157,30 @@ def _refusal(problem: str) -> ProtocolError:
     return ProtocolError(f"a control record cannot be read: {problem}", ErrorCode.INVALID_RECORD)
 
 
-def _to_body(record: ControlRecord) -> tuple[ControlType, Body]:
+def _to_body(record: types.ControlRecord) -> tuple[ControlType, Body]:
     match record:
-        case LeaderChange():
+        case types.LeaderChange():
             return ControlType.LEADER_CHANGE, {
                 "leader_id": record.leader_id,
                 "voters": [{"voter_id": node_id} for node_id in record.voters],
                 "granting_voters": [{"voter_id": node_id} for node_id in record.granting_voters],
             }
-        case SnapshotHeader():
+        case types.SnapshotHeader():
             return ControlType.SNAPSHOT_HEADER, {"last_contained_log_timestamp": record.last_contained_log_timestamp}
-        case SnapshotFooter():
+        case types.SnapshotFooter():
             return ControlType.SNAPSHOT_FOOTER, {}
-        case KRaftVersion():
+        case types.KRaftVersion():
             return ControlType.KRAFT_VERSION, {"k_raft_version": record.level}
-        case KRaftVoters():
+        case types.KRaftVoters():
             return ControlType.KRAFT_VOTERS, {"voters": [_voter_to_body(voter) for voter in record.voters.voters]}
         case _:
             assert_never(record)
 
 
-def _voter_to_body(voter: Voter) -> Body:
+def _voter_to_body(voter: types.Voter) -> Body:
     return {
         "voter_id": voter.key.id,
-        "voter_directory_id": voter.key.directory_id or ZERO_UUID,
+        "voter_directory_id": voter.key.directory_id or types.ZERO_UUID,
         "endpoints": [{"name": name, "host": at.host, "port": at.port} for name, at in voter.listeners],
         "k_raft_version_feature": {
             "min_supported_version": voter.kraft_version.min_version,
@@ -206,45 +189,45 @@ def _voter_to_body(voter: Voter) -> Body:
     }
 
 
-def _leader_change(body: Body) -> LeaderChange:
-    return LeaderChange(
+def _leader_change(body: Body) -> types.LeaderChange:
+    return types.LeaderChange(
         leader_id=_node_id(body["leader_id"]),
         voters=tuple(_node_id(voter["voter_id"]) for voter in body["voters"]),
         granting_voters=tuple(_node_id(voter["voter_id"]) for voter in body["granting_voters"]),
     )
 
 
-def _voter(body: Body) -> Voter:
-    directory_id = Uuid(body["voter_directory_id"])
-    told = ((one["name"].upper(), Endpoint(one["host"], one["port"])) for one in body["endpoints"])
+def _voter(body: Body) -> types.Voter:
+    directory_id = types.Uuid(body["voter_directory_id"])
+    told = ((one["name"].upper(), types.Endpoint(one["host"], one["port"])) for one in body["endpoints"])
     # Every node reads this record at every start, so a bad endpoint must not raise an error here. Leave it out; nobody
     # dials a voter without an endpoint until it sends another one.
     endpoints = (entry for entry in told if entry[1].can_be_dialed)
     feature = body["k_raft_version_feature"]
-    return Voter(
-        key=ReplicaKey(_node_id(body["voter_id"]), None if directory_id == ZERO_UUID else directory_id),
-        listeners=Listeners(tuple(endpoints)),
-        kraft_version=VersionRange(feature["min_supported_version"], feature["max_supported_version"]),
+    return types.Voter(
+        key=types.ReplicaKey(_node_id(body["voter_id"]), None if directory_id == types.ZERO_UUID else directory_id),
+        listeners=types.Listeners(tuple(endpoints)),
+        kraft_version=types.VersionRange(feature["min_supported_version"], feature["max_supported_version"]),
     )
 
 
-def _voters(body: Body) -> KRaftVoters:
+def _voters(body: Body) -> types.KRaftVoters:
     if not body["voters"]:
         # An empty set has no majority, so no correct leader writes one.
         raise _refusal("its voter set is empty")
-    return KRaftVoters(VoterSet.of(map(_voter, body["voters"])))
+    return types.KRaftVoters(types.VoterSet.of(map(_voter, body["voters"])))
 
 
-def _node_id(number: int) -> NodeId:
+def _node_id(number: int) -> types.NodeId:
     if number < 0:
         raise _refusal(f"{number} is not a node's id")
-    return NodeId(number)
+    return types.NodeId(number)
 
 
-_FROM_BODY: Final[dict[ControlType, Callable[[Body], ControlRecord]]] = {
+_FROM_BODY: Final[dict[ControlType, Callable[[Body], types.ControlRecord]]] = {
     ControlType.LEADER_CHANGE: _leader_change,
-    ControlType.SNAPSHOT_HEADER: lambda body: SnapshotHeader(body["last_contained_log_timestamp"]),
-    ControlType.SNAPSHOT_FOOTER: lambda _: SnapshotFooter(),
-    ControlType.KRAFT_VERSION: lambda body: KRaftVersion(body["k_raft_version"]),
+    ControlType.SNAPSHOT_HEADER: lambda body: types.SnapshotHeader(body["last_contained_log_timestamp"]),
+    ControlType.SNAPSHOT_FOOTER: lambda _: types.SnapshotFooter(),
+    ControlType.KRAFT_VERSION: lambda body: types.KRaftVersion(body["k_raft_version"]),
     ControlType.KRAFT_VOTERS: _voters,
 }

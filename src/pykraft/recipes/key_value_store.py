@@ -11,33 +11,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
+from pykraft import errors
 from pykraft.client.arguments import INT64_MAX, whole_number
-from pykraft.errors import (
-    BufferFullError,
-    CommandRejectedError,
-    LeaseLostError,
-    NotRunningError,
-    PykraftError,
-    UsageError,
-)
 from pykraft.machine.replicated import Replicated
-from pykraft.recipes.key_value_commands import (
-    LEASE_TTL_MS_MAX,
-    LEASE_TTL_MS_MIN,
-    Compact,
-    Condition,
-    Delete,
-    EndLease,
-    GrantLease,
-    Item,
-    KeepLease,
-    KeyChange,
-    Put,
-    StoreOperation,
-    Transaction,
-    TransactionResult,
-    check_range,
-)
+from pykraft.recipes import key_value_commands
 from pykraft.recipes.key_values import KeyValues
 
 WATCHES_MAX: Final = 10_000
@@ -55,9 +32,11 @@ class KeyValueStore:
         self._timeout_ms = timeout_ms
         self._watches = 0
 
-    async def get(self, key: str, *, stale: bool = False, max_age_ms: int | None = None) -> Item | None:
+    async def get(
+        self, key: str, *, stale: bool = False, max_age_ms: int | None = None
+    ) -> key_value_commands.Item | None:
         """The item of this key; None when there is none. For stale reads see `pykraft.machine.Replicated.read`."""
-        check_range(key)
+        key_value_commands.check_range(key)
         async with self._node.read(stale=stale, max_age_ms=max_age_ms, timeout_ms=self._timeout_ms) as state:
             return state.get(key)
 
@@ -69,9 +48,9 @@ class KeyValueStore:
         limit: int = 1_000,
         stale: bool = False,
         max_age_ms: int | None = None,
-    ) -> list[Item]:
+    ) -> list[key_value_commands.Item]:
         """Up to ``limit`` items of a range, in the order of their keys."""
-        check_range(key, end)
+        key_value_commands.check_range(key, end)
         whole_number("limit", limit, least=1)
         async with self._node.read(stale=stale, max_age_ms=max_age_ms, timeout_ms=self._timeout_ms) as state:
             return state.range(key, end, limit)
@@ -83,36 +62,36 @@ class KeyValueStore:
 
     async def put(self, key: str, value: str, *, lease: int = 0) -> int:
         """Set a key; returns the revision of the change."""
-        return (await self.transact([Put(key, value, lease)])).revision
+        return (await self.transact([key_value_commands.Put(key, value, lease)])).revision
 
     async def delete(self, key: str, end: str | None = None) -> int:
         """Delete a key or a range; returns how many keys there were."""
-        return (await self.transact([Delete(key, end)])).deleted
+        return (await self.transact([key_value_commands.Delete(key, end)])).deleted
 
     async def compare_and_set(self, key: str, expected: str | None, value: str, *, lease: int = 0) -> bool:
         """Set a key if its value is the expected one, or if it does not exist and None is expected."""
-        condition = Condition(key, "value", "==", expected)
-        return (await self.transact([Put(key, value, lease)], [condition])).succeeded
+        condition = key_value_commands.Condition(key, "value", "==", expected)
+        return (await self.transact([key_value_commands.Put(key, value, lease)], [condition])).succeeded
 
     async def transact(
         self,
-        then: Sequence[StoreOperation],
-        conditions: Sequence[Condition] = (),
-        otherwise: Sequence[StoreOperation] = (),
-    ) -> TransactionResult:
+        then: Sequence[key_value_commands.StoreOperation],
+        conditions: Sequence[key_value_commands.Condition] = (),
+        otherwise: Sequence[key_value_commands.StoreOperation] = (),
+    ) -> key_value_commands.TransactionResult:
         """If all conditions hold, carry out ``then``, and otherwise ``otherwise``: as one change."""
-        command = Transaction(tuple(then), tuple(conditions), tuple(otherwise))
+        command = key_value_commands.Transaction(tuple(then), tuple(conditions), tuple(otherwise))
         result = await self._node.execute(command, timeout_ms=self._timeout_ms)
-        assert isinstance(result, TransactionResult)
+        assert isinstance(result, key_value_commands.TransactionResult)
         return result
 
     async def compact(self, revision: int) -> None:
         """Forget the changes before this revision: no watch can begin there any more."""
-        await self._node.execute(Compact(revision), timeout_ms=self._timeout_ms)
+        await self._node.execute(key_value_commands.Compact(revision), timeout_ms=self._timeout_ms)
 
     async def watch(
         self, key: str, end: str | None = None, *, from_revision: int | None = None
-    ) -> AsyncGenerator[KeyChange, None]:
+    ) -> AsyncGenerator[key_value_commands.KeyChange, None]:
         """All changes of a key or a range from a revision on, in their order, as this node hears of them; endless.
 
         By default it begins after what was changed before the call. To resume, pass the revision after that of the last
@@ -122,9 +101,9 @@ class KeyValueStore:
         Errors: CompactedError names the oldest revision that is kept; UsageError for a revision that is yet to come;
         BufferFullError for too many watches; NotRunningError, also while it waits.
         """
-        check_range(key, end)
+        key_value_commands.check_range(key, end)
         if self._watches >= WATCHES_MAX:
-            raise BufferFullError(f"{WATCHES_MAX} watches are open on this node: close one first")
+            raise errors.BufferFullError(f"{WATCHES_MAX} watches are open on this node: close one first")
         moved = asyncio.Event()
         self._watches += 1
         ended = asyncio.ensure_future(self._node.node.wait_closed())
@@ -139,7 +118,7 @@ class KeyValueStore:
                 for change in changes:
                     yield change
                 if ended.done():
-                    raise NotRunningError("the node has ended")
+                    raise errors.NotRunningError("the node has ended")
                 if revision > machine.space.revision:
                     await moved.wait()
                 else:
@@ -152,17 +131,17 @@ class KeyValueStore:
 
     async def grant_lease(self, ttl_ms: int) -> int:
         """Open a lease: keys that are put with it are deleted after this log time, unless it is kept. Its id."""
-        lease = await self._node.execute(GrantLease(ttl_ms), timeout_ms=self._timeout_ms)
+        lease = await self._node.execute(key_value_commands.GrantLease(ttl_ms), timeout_ms=self._timeout_ms)
         assert isinstance(lease, int)
         return lease
 
     async def keep_lease(self, lease: int, *, timeout_ms: int | None = None) -> None:
         """Let the lease live for its whole time again. Errors: CommandRejectedError when it has ended."""
-        await self._node.execute(KeepLease(lease), timeout_ms=timeout_ms or self._timeout_ms)
+        await self._node.execute(key_value_commands.KeepLease(lease), timeout_ms=timeout_ms or self._timeout_ms)
 
     async def end_lease(self, lease: int) -> None:
         """End the lease now, and delete its keys."""
-        await self._node.execute(EndLease(lease), timeout_ms=self._timeout_ms)
+        await self._node.execute(key_value_commands.EndLease(lease), timeout_ms=self._timeout_ms)
 
     @asynccontextmanager
     async def lease(self, ttl_ms: int = 10_000) -> AsyncIterator[int]:
@@ -171,7 +150,9 @@ class KeyValueStore:
         If the lease cannot be kept, the block is cancelled and LeaseLostError raised, before the lease can end: log
         time is never ahead of this node's clock. Only a program that did not run meanwhile hears of it too late.
         """
-        whole_number("ttl_ms", ttl_ms, least=LEASE_TTL_MS_MIN, most=LEASE_TTL_MS_MAX)
+        whole_number(
+            "ttl_ms", ttl_ms, least=key_value_commands.LEASE_TTL_MS_MIN, most=key_value_commands.LEASE_TTL_MS_MAX
+        )
         loop = asyncio.get_running_loop()
         held_s = ttl_ms / 1_000 * HELD_SHARE
         begun_s = loop.time()
@@ -188,11 +169,13 @@ class KeyValueStore:
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            raise LeaseLostError(f"lease {lease} of {ttl_ms} ms could not be kept") from error
+            raise errors.LeaseLostError(f"lease {lease} of {ttl_ms} ms could not be kept") from error
         finally:
             if not limit.expired():
-                with suppress(PykraftError):  # then it ends by itself
-                    await self._node.execute(EndLease(lease), timeout_ms=min(ttl_ms, self._timeout_ms))
+                with suppress(errors.PykraftError):  # then it ends by itself
+                    await self._node.execute(
+                        key_value_commands.EndLease(lease), timeout_ms=min(ttl_ms, self._timeout_ms)
+                    )
 
     async def _keep(self, lease: int, held_s: float, limit: asyncio.Timeout) -> None:
         loop = asyncio.get_running_loop()
@@ -202,9 +185,9 @@ class KeyValueStore:
             try:
                 await self.keep_lease(lease, timeout_ms=min(self._timeout_ms, int(held_s / 3 * 1_000)))
                 held_until_s = asked_s + held_s
-            except CommandRejectedError:
+            except errors.CommandRejectedError:
                 held_until_s = asked_s
-            except PykraftError:
+            except errors.PykraftError:
                 continue  # the limit stands: the next try may come in time
             if limit.expired():
                 return
@@ -217,5 +200,5 @@ class KeyValueStore:
             return last + 1
         whole_number("from_revision", wanted, least=1, most=INT64_MAX)
         if wanted > last + 1:
-            raise UsageError(f"from_revision = {wanted}: the last change has revision {last}")
+            raise errors.UsageError(f"from_revision = {wanted}: the last change has revision {last}")
         return wanted

@@ -12,23 +12,11 @@ Source: KIP-595, KIP-853; Kafka's RaftUtil and ``KafkaRaftClient.hasValidCluster
 from collections.abc import Iterable
 from typing import TypeAlias, TypeVar
 
+from pykraft import types
 from pykraft.core.messages import BeginQuorumEpochResponse, EndQuorumEpochResponse, TopLevelError, VoteResponse
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.protocol.schema import Body
 from pykraft.rpc.context import Refusal, RpcContext
-from pykraft.types import (
-    NAME_SIZE_MAX,
-    NO_LISTENERS,
-    ZERO_UUID,
-    Endpoint,
-    Epoch,
-    Listeners,
-    NodeId,
-    Offset,
-    OffsetAndEpoch,
-    ReplicaKey,
-    Uuid,
-)
 
 LeaderAnswer: TypeAlias = VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse
 A = TypeVar("A", VoteResponse, BeginQuorumEpochResponse, EndQuorumEpochResponse)
@@ -93,7 +81,7 @@ def answer_of(kind: type[A], body: Body, context: RpcContext, *more: str) -> A |
     leader_id = node_id_of(partition["leader_id"])
     return kind(
         error=partition["error_code"],
-        epoch=Epoch(partition["leader_epoch"]),
+        epoch=types.Epoch(partition["leader_epoch"]),
         leader_id=leader_id,
         listeners=leader_listeners(leader_id, body["node_endpoints"], context),
         **{name: partition[name] for name in more},
@@ -120,68 +108,76 @@ def only_partition(topics: list[Body], **expected: object) -> Body | None:
     return partition
 
 
-def wire_id(node_id: NodeId | None) -> int:
+def wire_id(node_id: types.NodeId | None) -> int:
     return -1 if node_id is None else node_id
 
 
-def node_id_of(value: int) -> NodeId | None:
+def node_id_of(value: int) -> types.NodeId | None:
     """An id in the core: None if negative."""
-    return NodeId(value) if value >= 0 else None
+    return types.NodeId(value) if value >= 0 else None
 
 
-def wire_directory(key: ReplicaKey | None) -> Uuid:
-    return ZERO_UUID if key is None or key.directory_id is None else key.directory_id
+def wire_directory(key: types.ReplicaKey | None) -> types.Uuid:
+    return types.ZERO_UUID if key is None or key.directory_id is None else key.directory_id
 
 
-def replica_key(node_id: int, directory_id: bytes) -> ReplicaKey:
+def replica_key(node_id: int, directory_id: bytes) -> types.ReplicaKey:
     """A replica key with its id unchecked, for handlers that refuse a negative one."""
-    return ReplicaKey(NodeId(node_id), None if directory_id == ZERO_UUID else Uuid(directory_id))
+    return types.ReplicaKey(
+        types.NodeId(node_id), None if directory_id == types.ZERO_UUID else types.Uuid(directory_id)
+    )
 
 
-def optional_replica_key(node_id: int, directory_id: bytes) -> ReplicaKey | None:
+def optional_replica_key(node_id: int, directory_id: bytes) -> types.ReplicaKey | None:
     """A replica key; None without an id."""
     return replica_key(node_id, directory_id) if node_id >= 0 else None
 
 
-def snapshot_id_body(snapshot_id: OffsetAndEpoch) -> Body:
+def snapshot_id_body(snapshot_id: types.OffsetAndEpoch) -> Body:
     return {"end_offset": snapshot_id.offset, "epoch": snapshot_id.epoch}
 
 
-def snapshot_id_of(body: Body) -> OffsetAndEpoch:
+def snapshot_id_of(body: Body) -> types.OffsetAndEpoch:
     """A snapshot id, not checked."""
-    return OffsetAndEpoch(Offset(body["end_offset"]), Epoch(body["epoch"]))
+    return types.OffsetAndEpoch(types.Offset(body["end_offset"]), types.Epoch(body["epoch"]))
 
 
-def endpoint_bodies(listeners: Listeners) -> list[Body]:
+def endpoint_bodies(listeners: types.Listeners) -> list[Body]:
     return [{"name": name, "host": endpoint.host, "port": endpoint.port} for name, endpoint in listeners]
 
 
-def listeners_of(bodies: Iterable[Body]) -> Listeners:
+def listeners_of(bodies: Iterable[Body]) -> types.Listeners:
     """Listeners from named endpoints; if two have the same name the last counts, as in Kafka."""
-    found = {body["name"].upper(): Endpoint(body["host"], body["port"]) for body in bodies if _can_be_dialed(body)}
-    return Listeners(tuple(found.items()))
+    found = {
+        body["name"].upper(): types.Endpoint(body["host"], body["port"]) for body in bodies if _can_be_dialed(body)
+    }
+    return types.Listeners(tuple(found.items()))
 
 
-def node_endpoint_bodies(leader_id: NodeId | None, listeners: Listeners) -> list[Body]:
+def node_endpoint_bodies(leader_id: types.NodeId | None, listeners: types.Listeners) -> list[Body]:
     """The leader's endpoint in an answer; empty if the leader or its endpoint is unknown."""
     if leader_id is None:
         return []
     return [{"node_id": leader_id, "host": endpoint.host, "port": endpoint.port} for _, endpoint in listeners][:1]
 
 
-def leader_listeners(leader_id: NodeId | None, bodies: Iterable[Body], context: RpcContext) -> Listeners:
+def leader_listeners(leader_id: types.NodeId | None, bodies: Iterable[Body], context: RpcContext) -> types.Listeners:
     """The leader's endpoint in an answer to this node, under the name of the listener that voters dial."""
     told = [body for body in bodies if body["node_id"] == leader_id and _can_be_dialed(body)]
-    return named_endpoint(told[0], context) if told else NO_LISTENERS
+    return named_endpoint(told[0], context) if told else types.NO_LISTENERS
 
 
-def named_endpoint(body: Body, context: RpcContext) -> Listeners:
+def named_endpoint(body: Body, context: RpcContext) -> types.Listeners:
     """The endpoint in this body, under the name of the listener that voters dial; empty if it cannot be dialed."""
     if not _can_be_dialed(body):
-        return NO_LISTENERS
-    return Listeners(((context.default_listener, Endpoint(body["host"], body["port"])),))
+        return types.NO_LISTENERS
+    return types.Listeners(((context.default_listener, types.Endpoint(body["host"], body["port"])),))
 
 
 def _can_be_dialed(body: Body) -> bool:
     name = body.get("name", "")
-    return len(name) <= NAME_SIZE_MAX and name.isprintable() and Endpoint(body["host"], body["port"]).can_be_dialed
+    return (
+        len(name) <= types.NAME_SIZE_MAX
+        and name.isprintable()
+        and types.Endpoint(body["host"], body["port"]).can_be_dialed
+    )

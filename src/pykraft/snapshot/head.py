@@ -26,24 +26,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Generic, Protocol, TypeVar
 
+from pykraft import types
 from pykraft.errors import CorruptionError, DeserializeError, ErrorCode, ProtocolError
 from pykraft.log.fs import File, Fs
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, crc_of, read_header
 from pykraft.protocol.records import decode_control, decode_values
 from pykraft.snapshot.files import checkpoint_path
-from pykraft.types import (
-    Buffer,
-    ControlRecord,
-    Epoch,
-    KRaftVersion,
-    KRaftVoters,
-    MembershipRecord,
-    Offset,
-    OffsetAndEpoch,
-    SnapshotFooter,
-    SnapshotHeader,
-    VoterSet,
-)
 
 CHUNK_SIZE_BYTES: Final = 1024 * 1024
 """Bytes of one read from a file."""
@@ -59,18 +47,18 @@ class PlacedBatch:
     position: int
     header: BatchHeader
     data: bytes
-    controls: Sequence[ControlRecord]
+    controls: Sequence[types.ControlRecord]
 
 
 class BatchStream:
     """The bytes fed so far, and what must come next. After an error only `forget_rest` makes it usable again."""
 
-    def __init__(self, path: Path, epoch: Epoch) -> None:
+    def __init__(self, path: Path, epoch: types.Epoch) -> None:
         """``path`` appears in errors; ``epoch`` is that of the snapshot's id."""
         self._path = path
         self._epoch = epoch
         self._rest = bytearray()
-        self._offset = Offset(0)
+        self._offset = types.Offset(0)
         self.position = 0
         """End of the last whole batch."""
         self._has_footer = False
@@ -80,7 +68,7 @@ class BatchStream:
         """True when the bytes fed so far end with the SnapshotFooter."""
         return self._has_footer and not self._rest
 
-    def feed(self, data: Buffer) -> list[PlacedBatch]:
+    def feed(self, data: types.Buffer) -> list[PlacedBatch]:
         """The batches that these bytes complete.
 
         Errors: CorruptionError at the first wrong batch; the caller does not get the batches before it.
@@ -134,15 +122,15 @@ class BatchStream:
             raise self._corruption(f"CRC {header.crc:08x} of {header.size_bytes} bytes", f"CRC {crc:08x}")
         controls = self._controls(data) if header.is_control else ()
         is_first = self.position == 0
-        if is_first and not (controls and isinstance(controls[0], SnapshotHeader)):
+        if is_first and not (controls and isinstance(controls[0], types.SnapshotHeader)):
             raise self._corruption("a batch with the SnapshotHeader", "another one")
-        self._has_footer = any(isinstance(record, SnapshotFooter) for record in controls)
+        self._has_footer = any(isinstance(record, types.SnapshotFooter) for record in controls)
         placed = PlacedBatch(self.position, header, data, controls)
         self.position += header.size_bytes
         self._offset = header.end_offset
         return placed
 
-    def _controls(self, data: bytes) -> list[ControlRecord]:
+    def _controls(self, data: bytes) -> list[types.ControlRecord]:
         try:
             return decode_control(data)
         except ProtocolError as error:
@@ -152,7 +140,7 @@ class BatchStream:
         return CorruptionError(self._path, position=self.position, expected=expected, found=found, repair=REPAIR)
 
 
-def read_batches(path: Path, file: File, epoch: Epoch) -> Iterator[PlacedBatch]:
+def read_batches(path: Path, file: File, epoch: types.Epoch) -> Iterator[PlacedBatch]:
     """All batches of a complete snapshot, one after the other; at least one.
 
     Errors: CorruptionError at the first chunk with a wrong batch, and when the footer is missing; StorageError.
@@ -167,17 +155,17 @@ def read_batches(path: Path, file: File, epoch: Epoch) -> Iterator[PlacedBatch]:
 class ContainsLog:
     """Base of snapshot readers and writers."""
 
-    def __init__(self, snapshot_id: OffsetAndEpoch) -> None:
+    def __init__(self, snapshot_id: types.OffsetAndEpoch) -> None:
         self.snapshot_id = snapshot_id
         """The offset (exclusive) up to which the snapshot replaces the log, and the epoch of the record before it."""
 
     @property
-    def last_contained_log_offset(self) -> Offset:
+    def last_contained_log_offset(self) -> types.Offset:
         """The last offset that the snapshot replaces; -1 for the bootstrap snapshot."""
-        return Offset(self.snapshot_id.offset - 1)
+        return types.Offset(self.snapshot_id.offset - 1)
 
     @property
-    def last_contained_log_epoch(self) -> Epoch:
+    def last_contained_log_epoch(self) -> types.Epoch:
         return self.snapshot_id.epoch
 
 
@@ -189,28 +177,28 @@ class SnapshotHead:
     """Wall ms of the record at that offset."""
     kraft_version: int = 0
     """The finalized kraft.version at that offset."""
-    voters: VoterSet | None = None
+    voters: types.VoterSet | None = None
     """The voter set at that offset; None when the configuration has it, or when it is unknown."""
 
     @property
-    def membership(self) -> tuple[MembershipRecord, ...]:
+    def membership(self) -> tuple[types.MembershipRecord, ...]:
         """The same facts as the control records that a log would contain; empty for kraft.version 0."""
-        level = (KRaftVersion(self.kraft_version),) if self.kraft_version else ()
-        return level if self.voters is None else (*level, KRaftVoters(self.voters))
+        level = (types.KRaftVersion(self.kraft_version),) if self.kraft_version else ()
+        return level if self.voters is None else (*level, types.KRaftVoters(self.voters))
 
     @classmethod
-    def of(cls, records: Sequence[ControlRecord]) -> SnapshotHead:
+    def of(cls, records: Sequence[types.ControlRecord]) -> SnapshotHead:
         """The facts in the first batch of a sound snapshot: a SnapshotHeader and the records after it."""
         header = records[0]
-        assert isinstance(header, SnapshotHeader)
+        assert isinstance(header, types.SnapshotHeader)
         return cls(
             last_contained_log_timestamp=header.last_contained_log_timestamp,
-            kraft_version=next((record.level for record in records if isinstance(record, KRaftVersion)), 0),
-            voters=next((record.voters for record in records if isinstance(record, KRaftVoters)), None),
+            kraft_version=next((record.level for record in records if isinstance(record, types.KRaftVersion)), 0),
+            voters=next((record.voters for record in records if isinstance(record, types.KRaftVoters)), None),
         )
 
 
-def read_head(fs: Fs, directory: Path, snapshot_id: OffsetAndEpoch) -> tuple[int, SnapshotHead]:
+def read_head(fs: Fs, directory: Path, snapshot_id: types.OffsetAndEpoch) -> tuple[int, SnapshotHead]:
     """Size in bytes of a snapshot, and its head.
 
     Errors: StorageError, also when there is no such snapshot; CorruptionError.
@@ -238,7 +226,7 @@ class Deserializer(Protocol[T_co]):
 class RawReader:
     """The bytes of a complete snapshot, at 64-bit positions. Threads may share it."""
 
-    def __init__(self, fs: Fs, directory: Path, snapshot_id: OffsetAndEpoch) -> None:
+    def __init__(self, fs: Fs, directory: Path, snapshot_id: types.OffsetAndEpoch) -> None:
         """Open the file. Errors: StorageError, also when there is no such snapshot."""
         self.snapshot_id = snapshot_id
         self._file: File = fs.open(checkpoint_path(directory, snapshot_id))
@@ -271,18 +259,18 @@ class SnapshotBatch(Generic[T]):
     Units: ``base_offset`` counts records from 0 within the snapshot; ``append_timestamp_ms`` is wall time.
     """
 
-    base_offset: Offset
-    epoch: Epoch
+    base_offset: types.Offset
+    epoch: types.Epoch
     append_timestamp_ms: int
     size_bytes: int
     records: Sequence[T]
-    control_records: Sequence[ControlRecord]
+    control_records: Sequence[types.ControlRecord]
 
 
 class SnapshotReader(ContainsLog, Generic[T]):
     """A snapshot as a listener reads it; it can be iterated more than once."""
 
-    def __init__(self, fs: Fs, path: Path, snapshot_id: OffsetAndEpoch, deserializer: Deserializer[T]) -> None:
+    def __init__(self, fs: Fs, path: Path, snapshot_id: types.OffsetAndEpoch, deserializer: Deserializer[T]) -> None:
         """Open the file and read its first batch.
 
         Errors: StorageError, also when there is no such file; CorruptionError.
@@ -300,7 +288,7 @@ class SnapshotReader(ContainsLog, Generic[T]):
 
     @classmethod
     def of(
-        cls, fs: Fs, directory: Path, snapshot_id: OffsetAndEpoch, deserializer: Deserializer[T]
+        cls, fs: Fs, directory: Path, snapshot_id: types.OffsetAndEpoch, deserializer: Deserializer[T]
     ) -> SnapshotReader[T]:
         """The snapshot with this id. Errors: as the constructor."""
         return cls(fs, checkpoint_path(directory, snapshot_id), snapshot_id, deserializer)

@@ -28,31 +28,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Generic, Never, Protocol, TypeVar, assert_never
 
-from pykraft.errors import (
-    CorruptionError,
-    RecordBatchTooLargeError,
-    SnapshotFailedError,
-    SnapshotTooLargeError,
-    StorageError,
-    UsageError,
-)
+from pykraft import errors, types
 from pykraft.log.fs import File, Fs, make_directory
 from pykraft.protocol.records import HEADER_SIZE_BYTES, batch_size_bytes, encode_batch, encode_control_batch
 from pykraft.record_list import check_records
 from pykraft.snapshot.files import BOOTSTRAP_ID, checkpoint_path, list_snapshots, part_path
 from pykraft.snapshot.head import ContainsLog, read_head
-from pykraft.types import (
-    Buffer,
-    ControlRecord,
-    KRaftVersion,
-    KRaftVoters,
-    MembershipRecord,
-    Offset,
-    OffsetAndEpoch,
-    SnapshotFooter,
-    SnapshotHeader,
-    VoterSet,
-)
 
 SIZE_BYTES_MAX: Final = 2**63 - 1
 """Largest snapshot that the protocol can express."""
@@ -64,7 +45,7 @@ class RawWriter:
     """A part that grows at its end. One writer at a time; no method waits for anything but the disk."""
 
     def __init__(
-        self, fs: Fs, path: Path, snapshot_id: OffsetAndEpoch, *, size_bytes_max: int = SIZE_BYTES_MAX
+        self, fs: Fs, path: Path, snapshot_id: types.OffsetAndEpoch, *, size_bytes_max: int = SIZE_BYTES_MAX
     ) -> None:
         """Open the part at this path at its end; create it if absent."""
         self._fs = fs
@@ -82,14 +63,14 @@ class RawWriter:
 
     @classmethod
     def create(
-        cls, fs: Fs, directory: Path, snapshot_id: OffsetAndEpoch, *, size_bytes_max: int = SIZE_BYTES_MAX
+        cls, fs: Fs, directory: Path, snapshot_id: types.OffsetAndEpoch, *, size_bytes_max: int = SIZE_BYTES_MAX
     ) -> RawWriter:
         """An empty part in this directory; bytes that a failed writer left there are overwritten."""
         writer = cls(fs, part_path(directory, snapshot_id), snapshot_id, size_bytes_max=size_bytes_max)
         writer.cut(0)
         return writer
 
-    def append(self, parts: Sequence[Buffer]) -> None:
+    def append(self, parts: Sequence[types.Buffer]) -> None:
         """Write these parts at the end; durable when frozen.
 
         Errors: UsageError after `freeze`, `close` or an error; SnapshotTooLargeError; SnapshotFailedError. After an
@@ -99,7 +80,9 @@ class RawWriter:
         # An exception below leaves the writer closed: nobody knows what the file holds then.
         self._is_open = False
         if self.size_bytes + sum(map(len, parts)) > self._size_bytes_max:
-            raise SnapshotTooLargeError(f"the snapshot {self.path.name} grows beyond {self._size_bytes_max} bytes")
+            raise errors.SnapshotTooLargeError(
+                f"the snapshot {self.path.name} grows beyond {self._size_bytes_max} bytes"
+            )
         with not_relied_on():
             added_bytes = self._file.pwrite(parts, self.size_bytes)
             self.size_bytes += added_bytes
@@ -115,7 +98,7 @@ class RawWriter:
         with not_relied_on():
             return self._file.pread(size_bytes, position)
 
-    def write_again(self, data: Buffer, position: int) -> None:
+    def write_again(self, data: types.Buffer, position: int) -> None:
         """Write bytes that `read` returned once more, at the same position; durable when frozen.
 
         The bytes of an earlier process may be in pages that the kernel treats as clean because a sync of them failed. A
@@ -173,7 +156,7 @@ class RawWriter:
         """
         self.close()
         # After a directory that could not be synced the part may have its final name already.
-        with suppress(StorageError):
+        with suppress(errors.StorageError):
             if not self.is_frozen and self._fs.exists(self.path):
                 self._fs.remove(self.path)
 
@@ -181,7 +164,7 @@ class RawWriter:
         """Check that the writer still accepts bytes. Errors: UsageError when it does not."""
         if not self._is_open:
             state = "is frozen" if self.is_frozen else "was closed, or failed"
-            raise UsageError(f"the snapshot writer of {self.path.name} {state}: nothing more is written with it")
+            raise errors.UsageError(f"the snapshot writer of {self.path.name} {state}: nothing more is written with it")
 
 
 @contextmanager
@@ -189,10 +172,10 @@ def not_relied_on() -> Iterator[None]:
     """Raise errors of files on which nothing was promised as SnapshotFailedError; damaged bytes stay what they are."""
     try:
         yield
-    except CorruptionError:
+    except errors.CorruptionError:
         raise
-    except StorageError as error:
-        raise SnapshotFailedError.of(error) from error
+    except errors.StorageError as error:
+        raise errors.SnapshotFailedError.of(error) from error
 
 
 T = TypeVar("T")
@@ -220,12 +203,12 @@ class SnapshotWriter(ContainsLog, Generic[T]):
         self,
         fs: Fs,
         directory: Path,
-        snapshot_id: OffsetAndEpoch,
+        snapshot_id: types.OffsetAndEpoch,
         serializer: Serializer[T],
         *,
         last_contained_log_timestamp: int,
         kraft_version: int = 0,
-        voters: VoterSet | None = None,
+        voters: types.VoterSet | None = None,
         size_bytes_max: int = SIZE_BYTES_MAX,
     ) -> None:
         """Create the part and write the header.
@@ -237,20 +220,20 @@ class SnapshotWriter(ContainsLog, Generic[T]):
         SnapshotFailedError.
         """
         if kraft_version == 0 and voters is not None:
-            raise UsageError("a snapshot of kraft.version 0 holds no voters: they are in the configuration")
+            raise errors.UsageError("a snapshot of kraft.version 0 holds no voters: they are in the configuration")
         super().__init__(snapshot_id)
         self._serializer = serializer
         self.last_contained_log_timestamp = last_contained_log_timestamp
         """Wall ms of the record at `last_contained_log_offset`."""
-        self._offset = Offset(0)
+        self._offset = types.Offset(0)
         self._values: list[bytes] = []
         self._open_size_bytes = 0
         self._raw = RawWriter.create(fs, directory, snapshot_id, size_bytes_max=size_bytes_max)
-        head: list[ControlRecord] = [SnapshotHeader(last_contained_log_timestamp)]
+        head: list[types.ControlRecord] = [types.SnapshotHeader(last_contained_log_timestamp)]
         if kraft_version > 0:
-            head.append(KRaftVersion(kraft_version))
+            head.append(types.KRaftVersion(kraft_version))
         if voters is not None:
-            head.append(KRaftVoters(voters))
+            head.append(types.KRaftVoters(voters))
         try:
             self._write_controls(head)
         except BaseException:
@@ -286,7 +269,7 @@ class SnapshotWriter(ContainsLog, Generic[T]):
         """
         self._raw.require_open()
         self._write_values()
-        self._write_controls([SnapshotFooter()])
+        self._write_controls([types.SnapshotFooter()])
         self._raw.freeze()
         return self._raw.size_bytes
 
@@ -308,10 +291,10 @@ class SnapshotWriter(ContainsLog, Generic[T]):
 
     def _refuse(self, value: bytes) -> None:
         if not value:
-            raise UsageError("a record takes at least one byte in a snapshot: the serializer made an empty one")
+            raise errors.UsageError("a record takes at least one byte in a snapshot: the serializer made an empty one")
         size_bytes = batch_size_bytes([value]) - HEADER_SIZE_BYTES
         if size_bytes > RECORD_SIZE_BYTES_MAX:
-            raise RecordBatchTooLargeError(
+            raise errors.RecordBatchTooLargeError(
                 f"a record takes {size_bytes} bytes, and at most {RECORD_SIZE_BYTES_MAX} are allowed in a snapshot"
             )
 
@@ -329,7 +312,7 @@ class SnapshotWriter(ContainsLog, Generic[T]):
             self._values.clear()
             self._open_size_bytes = 0
 
-    def _write_controls(self, records: list[ControlRecord]) -> None:
+    def _write_controls(self, records: list[types.ControlRecord]) -> None:
         batch = encode_control_batch(
             records,
             base_offset=self._offset,
@@ -340,13 +323,13 @@ class SnapshotWriter(ContainsLog, Generic[T]):
 
     def _write(self, batch: bytes, count: int) -> None:
         self._raw.append([batch])
-        self._offset = Offset(self._offset + count)
+        self._offset = types.Offset(self._offset + count)
 
 
 BOOTSTRAP_KRAFT_VERSION = 1
 
 
-def write_bootstrap(fs: Fs, partition: Path, voters: VoterSet | None) -> None:
+def write_bootstrap(fs: Fs, partition: Path, voters: types.VoterSet | None) -> None:
     """Write the bootstrap snapshot into a partition directory; a node that joins a quorum has no ``voters``.
 
     Errors: StorageError.
@@ -367,14 +350,16 @@ def write_bootstrap(fs: Fs, partition: Path, voters: VoterSet | None) -> None:
         writer.close()
 
 
-def membership_in_snapshot(fs: Fs, partition: Path, log_end: Offset) -> tuple[Offset, tuple[MembershipRecord, ...]]:
+def membership_in_snapshot(
+    fs: Fs, partition: Path, log_end: types.Offset
+) -> tuple[types.Offset, tuple[types.MembershipRecord, ...]]:
     """End offset and voter records of the newest snapshot within the log; 0 and nothing without a snapshot.
 
     Errors: StorageError; CorruptionError.
     """
     snapshots = list_snapshots(fs, partition)
     if not snapshots:
-        return Offset(0), ()
+        return types.Offset(0), ()
     within = [each for each in snapshots if each.offset <= log_end]
     # A damaged log may end before all of its snapshots do; then the oldest of them is closest to it.
     chosen = within[-1] if within else snapshots[0]

@@ -16,18 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from rich.console import Console
 
+from pykraft.cli.parsing import value
 from pykraft.cli.parsing.group import Group
-from pykraft.cli.parsing.value import (
-    ExistingPath,
-    NewFile,
-    NewFolder,
-    NumberType,
-    OneOf,
-    json_lines_option,
-    json_option,
-    listen_address,
-    start_option,
-)
 from pykraft.cli.pipeline.metadata import metadata
 from pykraft.cli.printable import print_table
 from pykraft.errors import UsageError
@@ -48,7 +38,7 @@ HOST: Final = "localhost"
 
 def _address(ctx: click.Context, param: click.Parameter, text: str | None) -> Endpoint | None:
     del ctx, param
-    return None if text is None else listen_address(OPTION, text, host=HOST)
+    return None if text is None else value.listen_address(OPTION, text, host=HOST)
 
 
 metrics_option = click.option(
@@ -91,7 +81,7 @@ _OPTIONS: Mapping[str, str] = {"bootstrap.controllers": "--bootstrap-controller"
 """Options of the data source, and of the command."""
 COMMAND = "the pipeline"
 
-tables_option = click.option("--tables", "root", required=True, type=NewFolder(), help="Folder of the tables.")
+tables_option = click.option("--tables", "root", required=True, type=value.NewFolder(), help="Folder of the tables.")
 """An option of each command that reads or writes tables."""
 
 
@@ -109,29 +99,29 @@ def pipeline() -> None:
     "--path", "paths", multiple=True, help="Read these log directories instead (globs allowed); may be repeated."
 )
 @click.option("--follow", "-f", is_flag=True, help="Keep writing new records as they commit; Ctrl-C ends it.")
-@start_option
-@click.option("--max-records-per-trigger", type=NumberType(int, 1), help="Limit of records per micro-batch.")
+@value.start_option
+@click.option("--max-records-per-trigger", type=value.NumberType(int, 1), help="Limit of records per micro-batch.")
 @click.option(
     "--max-bytes-per-trigger",
-    type=NumberType(int, 1),
+    type=value.NumberType(int, 1),
     help="Limit of bytes per micro-batch; 128 MiB if neither limit is given.",
 )
 @click.option(
     "--corrupt",
-    type=OneOf(["fail", "mark"]),
+    type=value.OneOf(["fail", "mark"]),
     default="fail",
     show_default=True,
     help="What to do about damaged bytes: fail, or mark them with a row and continue.",
 )
 @click.option(
     "--upkeep-interval",
-    type=NumberType(int, 0),
+    type=value.NumberType(int, 0),
     default=UPKEEP_INTERVAL,
     show_default=True,
     help="Micro-batches from one merge of small files to the next, 0 for never.",
 )
 @metrics_option
-@json_lines_option("per micro-batch")
+@value.json_lines_option("per micro-batch")
 @click.option("--master", metavar="URL", help="Spark master: local[CORES], spark://host:port, …")
 @click.option("--conf", "-c", "conf", multiple=True, metavar="KEY=VALUE", help="Spark property; may be repeated.")
 def run(  # noqa: PLR0913 - one argument for each option
@@ -181,7 +171,7 @@ def run(  # noqa: PLR0913 - one argument for each option
 
 
 @pipeline.command()
-@click.argument("file", type=NewFile())
+@click.argument("file", type=value.NewFile())
 def package(*, file: Path) -> None:
     """Write this package as a zip FILE for spark-submit --py-files."""
     from pykraft.spark.session.master import write_package
@@ -191,7 +181,7 @@ def package(*, file: Path) -> None:
 
 @pipeline.command()
 @tables_option
-@json_option
+@value.json_option
 def status(*, root: Path, as_json: bool) -> None:
     """Show how far the tables have got; a pipeline may be running."""
     with imported_for(COMMAND):
@@ -274,26 +264,26 @@ if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
     "--tables",
     "root",
     required=True,
-    type=ExistingPath("give the folder that `pykraft pipeline run` fills", is_folder=True),
+    type=value.ExistingPath("give the folder that `pykraft pipeline run` fills", is_folder=True),
     help="Folder of the tables.",
 )
 @click.option(
     "--target-size",
     "target_size_bytes",
-    type=NumberType(int, 1),
+    type=value.NumberType(int, 1),
     default=TARGET_SIZE_BYTES,
     metavar="BYTES",
     help="Size of the files that small ones become; 128 MiB by default.",
 )
 @click.option(
     "--retention-hours",
-    type=NumberType(int, 0),
+    type=value.NumberType(int, 0),
     default=RETENTION_HOURS,
     show_default=True,
     help="How long files that the tables do not have any more stay for readers.",
 )
 @click.option("--allow-short-retention", is_flag=True, help="Allow less than 168 hours: no reader takes longer.")
-@json_option
+@value.json_option
 def upkeep(
     *, root: Path, target_size_bytes: int, retention_hours: int, allow_short_retention: bool, as_json: bool
 ) -> None:
@@ -340,13 +330,13 @@ def _print(found: PipelineUpkeep) -> None:
 @tables_option
 @click.option("--replica", help="Read this replica's log; by default the one that reaches furthest.")
 @click.option("--write", "is_written", is_flag=True, help="Also write the results to tables named gold_*.")
-@click.option("--html", "page", type=NewFile(), help="Also write a page with figures; needs the extra plots.")
+@click.option("--html", "page", type=value.NewFile(), help="Also write a page with figures; needs the extra plots.")
 @click.option(
     "--beside",
-    type=ExistingPath("give the folder of the tables of another run", is_folder=True),
+    type=value.ExistingPath("give the folder of the tables of another run", is_folder=True),
     help="Show these tables beside the others on the page.",
 )
-@json_option
+@value.json_option
 def report(
     *,
     root: Path,

@@ -26,35 +26,11 @@ from functools import partial
 from typing import Final, TypeVar
 
 from pykraft.client.arguments import INT32_MAX, whole_number
+from pykraft.client.remote import leader_search
 from pykraft.client.remote.connection import ClientDialer, Connection
-from pykraft.client.remote.leader_search import (
-    PATIENCE,
-    LeaderClient,
-    Patience,
-    cluster_at,
-    is_pykraft,
-    nodes_in,
-    own_words,
-    problem_in,
-    whom_it_names,
-)
 from pykraft.client.remote.quorum import Quorum, VoterProblem, quorum_of
 from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, TRANSFER_TIMEOUT_MS, TRANSFER_TIMEOUT_MS_MAX
-from pykraft.core.messages import (
-    MAY_BE_MADE_YET,
-    AddVoterRequest,
-    ChangeVoterResponse,
-    DescribeQuorumRequest,
-    DescribeQuorumResponse,
-    FetchRequest,
-    FetchResponse,
-    RemoveVoterRequest,
-    Request,
-    Response,
-    TransferLeadershipRequest,
-    TransferLeadershipResponse,
-    UpdateFeaturesRequest,
-)
+from pykraft.core import messages
 from pykraft.errors import (
     ErrorCode,
     ForeignClusterError,
@@ -78,8 +54,8 @@ async def own_problem_at(connection: Connection, *, timeout_ms: int) -> VoterPro
 
     Errors: UnreachableError.
     """
-    answer = await cluster_at(connection, timeout_ms=timeout_ms)
-    text = None if answer is None else own_words(answer)
+    answer = await leader_search.cluster_at(connection, timeout_ms=timeout_ms)
+    text = None if answer is None else leader_search.own_words(answer)
     return None if text is None else VoterProblem(text=text, is_own=True)
 
 
@@ -139,7 +115,7 @@ class ClusterDescription:
     problem: str
 
 
-class Admin(LeaderClient):
+class Admin(leader_search.LeaderClient):
     """A client of a live quorum; use it in ``async with``, within one event loop. One request at a time."""
 
     def __init__(
@@ -149,7 +125,7 @@ class Admin(LeaderClient):
         kind: NodeKind = NodeKind.CONTROLLER,
         cluster_id: str | None = None,
         client_id: str = "pykraft-admin",
-        patience: Patience = PATIENCE,
+        patience: leader_search.Patience = leader_search.PATIENCE,
     ) -> None:
         """``bootstrap`` has some nodes of the quorum, one of them alive; nodes of another ``cluster_id`` are refused.
 
@@ -179,8 +155,8 @@ class Admin(LeaderClient):
         Errors: QuorumUnavailableError when no node answers, or there is no leader within the time; ForeignClusterError;
         UsageError when the nodes are of the other kind.
         """
-        cluster, answer = await self._ask_leader(partial(self._answer_of, DescribeQuorumRequest(), 0, []))
-        assert isinstance(answer, DescribeQuorumResponse)
+        cluster, answer = await self._ask_leader(partial(self._answer_of, messages.DescribeQuorumRequest(), 0, []))
+        assert isinstance(answer, messages.DescribeQuorumResponse)
         assert answer.leader_id is not None
         found = quorum_of(cluster.cluster_id, answer, answer.leader_id)
         if not ask_voters or self._kind is not NodeKind.CONTROLLER:
@@ -200,7 +176,7 @@ class Admin(LeaderClient):
         return {node_id: problem for node_id, problem in zip(voters, problems, strict=True) if problem is not None}
 
     async def add_voter(
-        self, voter: ReplicaKey, listeners: Listeners, *, timeout_ms: int = PATIENCE.timeout_ms
+        self, voter: ReplicaKey, listeners: Listeners, *, timeout_ms: int = leader_search.PATIENCE.timeout_ms
     ) -> None:
         """Make an observer that has caught up a voter; returns when the new voter set is committed.
 
@@ -210,7 +186,7 @@ class Admin(LeaderClient):
         a leader that is busy or new answers REQUEST_TIMED_OUT; as `describe_quorum`.
         Source: KIP-853 §AddRaftVoter.
         """
-        message = AddVoterRequest(voter=voter, listeners=listeners, timeout_ms=timeout_ms)
+        message = messages.AddVoterRequest(voter=voter, listeners=listeners, timeout_ms=timeout_ms)
         await self._change(message, f"adding voter {voter.id}")
 
     async def remove_voter(self, voter: ReplicaKey) -> None:
@@ -219,7 +195,7 @@ class Admin(LeaderClient):
         Errors: as `add_voter`.
         Source: KIP-853 §RemoveRaftVoter.
         """
-        await self._change(RemoveVoterRequest(voter=voter), f"removing voter {voter.id}")
+        await self._change(messages.RemoveVoterRequest(voter=voter), f"removing voter {voter.id}")
 
     async def upgrade_kraft_version(self, level: int, *, validate_only: bool = False) -> None:
         """Move static voters into the log (level 1); returns when that is committed. It cannot be undone.
@@ -229,7 +205,7 @@ class Admin(LeaderClient):
         Errors: as `add_voter`.
         Source: KIP-853, KIP-584 §UpdateFeatures.
         """
-        message = UpdateFeaturesRequest(kraft_version=level, validate_only=validate_only)
+        message = messages.UpdateFeaturesRequest(kraft_version=level, validate_only=validate_only)
         await self._change(message, f"kraft.version {level}")
 
     async def transfer_leadership(self, to: int, *, timeout_ms: int = TRANSFER_TIMEOUT_MS) -> Epoch:
@@ -240,9 +216,9 @@ class Admin(LeaderClient):
         """
         target_id = NodeId(whole_number("to", to, least=0, most=INT32_MAX))
         whole_number("timeout_ms", timeout_ms, least=0, most=TRANSFER_TIMEOUT_MS_MAX)
-        message = TransferLeadershipRequest(target_id=target_id, timeout_ms=timeout_ms)
+        message = messages.TransferLeadershipRequest(target_id=target_id, timeout_ms=timeout_ms)
         answer = await self._change(message, f"transferring the leadership to node {to}", longer_ms=timeout_ms)
-        assert isinstance(answer, TransferLeadershipResponse)
+        assert isinstance(answer, messages.TransferLeadershipResponse)
         return answer.epoch
 
     async def unregister_controller(self, controller_id: NodeId) -> None:
@@ -273,7 +249,7 @@ class Admin(LeaderClient):
 
         await self._ask_leader(ask)
 
-    async def _change(self, message: Request, what: str, *, longer_ms: int = 0) -> Response:
+    async def _change(self, message: messages.Request, what: str, *, longer_ms: int = 0) -> messages.Response:
         """Send a change to the leader and return its answer, which may take ``longer_ms`` longer than other answers."""
         doubts: list[str] = []
         try:
@@ -282,15 +258,17 @@ class Admin(LeaderClient):
             if not doubts:
                 raise
             # An earlier leader may have begun the change, so "no node answers" is not the whole truth.
-            raise OutcomeUnknownError(f"{what} {MAY_BE_MADE_YET}: {'; '.join(doubts)}; then {error}") from error
-        assert isinstance(answer, ChangeVoterResponse | TransferLeadershipResponse)
+            raise OutcomeUnknownError(
+                f"{what} {messages.MAY_BE_MADE_YET}: {'; '.join(doubts)}; then {error}"
+            ) from error
+        assert isinstance(answer, messages.ChangeVoterResponse | messages.TransferLeadershipResponse)
         if answer.error:
             refused = RefusedError(what, answer.error, answer.error_message)
             if not doubts and not _may_be_made_yet(answer):
                 raise refused
             # After a doubt, this refusal may itself be a result of the change that an earlier leader made.
             earlier = f"{'; '.join(doubts)}; then " if doubts else ""
-            raise OutcomeUnknownError(f"{what} {MAY_BE_MADE_YET}: {earlier}{refused}") from refused
+            raise OutcomeUnknownError(f"{what} {messages.MAY_BE_MADE_YET}: {earlier}{refused}") from refused
         return answer
 
     async def _ask_leader(
@@ -349,13 +327,13 @@ class Admin(LeaderClient):
         if code in _OTHER_KIND:
             other = NodeKind.BROKER if self._kind is NodeKind.CONTROLLER else NodeKind.CONTROLLER
             raise UsageError(f"{node} is not a {self._kind.name.lower()}: bootstrap from it as a {other.name.lower()}")
-        nodes = nodes_in(answer)
-        if self._kind is NodeKind.CONTROLLER and is_pykraft(connection):
+        nodes = leader_search.nodes_in(answer)
+        if self._kind is NodeKind.CONTROLLER and leader_search.is_pykraft(connection):
             self._search.nodes += self._search.asked.add_voters(nodes)
         if code == ErrorCode.LEADER_NOT_AVAILABLE:
             # A node of a quorum that elects: it will know the leader in a moment.
             self._is_somebody_there = True
-            raise UnreachableError(node, str(problem_in(answer)), has_answered=True)
+            raise UnreachableError(node, str(leader_search.problem_in(answer)), has_answered=True)
         if code:
             raise UnreachableError(node, f"it answers DescribeCluster with {error_name(code)}")
         self._is_somebody_there = True
@@ -363,7 +341,7 @@ class Admin(LeaderClient):
             cluster_id=answer["cluster_id"],
             leader_id=NodeId(answer["controller_id"]) if answer["controller_id"] >= 0 else None,
             nodes=nodes,
-            problem=problem_in(answer) or whom_it_names(answer["controller_id"]),
+            problem=leader_search.problem_in(answer) or leader_search.whom_it_names(answer["controller_id"]),
         )
         if self._cluster_id not in (None, found.cluster_id):
             raise ForeignClusterError(f"{node} belongs to cluster {found.cluster_id}, not to {self._cluster_id}")
@@ -387,8 +365,8 @@ class Admin(LeaderClient):
         return leader
 
     async def _answer_of(
-        self, message: Request, longer_ms: int, doubts: list[str], leader: Endpoint, node: Endpoint
-    ) -> Response:
+        self, message: messages.Request, longer_ms: int, doubts: list[str], leader: Endpoint, node: Endpoint
+    ) -> messages.Response:
         """The answer of the leader that ``node`` named. Errors: UnreachableError, also when that node does not lead.
 
         ``doubts`` gets a text if the leader may have begun what it was asked for.
@@ -404,7 +382,7 @@ class Admin(LeaderClient):
             doubts.append(str(error))
             raise
         code = answer.error
-        is_change = isinstance(answer, ChangeVoterResponse | TransferLeadershipResponse)
+        is_change = isinstance(answer, messages.ChangeVoterResponse | messages.TransferLeadershipResponse)
         if code in (_LEADS_NOT if is_change else _ASK_ANOTHER):
             if _may_be_made_yet(answer):
                 doubts.append(f"{leader}: it does not lead, and may have begun before")
@@ -413,7 +391,7 @@ class Admin(LeaderClient):
             raise UnreachableError(leader, own or f"it does not lead ({error_name(code)})", has_answered=True)
         if code and not is_change:
             raise UnreachableError(leader, f"it answers {type(message).__name__} with {error_name(code)}")
-        if isinstance(answer, DescribeQuorumResponse) and answer.leader_id is None:
+        if isinstance(answer, messages.DescribeQuorumResponse) and answer.leader_id is None:
             raise UnreachableError(leader, "it describes a quorum without a leader", has_answered=True)
         return answer
 
@@ -429,15 +407,15 @@ class Admin(LeaderClient):
         return max(1, min(self._patience.request_timeout_ms + longer_ms, left_ms))
 
 
-def _may_be_made_yet(answer: Response) -> bool:
+def _may_be_made_yet(answer: messages.Response) -> bool:
     """Whether a change that got this answer, which is an error, may be under way."""
-    if isinstance(answer, TransferLeadershipResponse):
+    if isinstance(answer, messages.TransferLeadershipResponse):
         return answer.error not in _NEVER_TRANSFERRED
-    return isinstance(answer, ChangeVoterResponse) and answer.error not in NEVER_MADE
+    return isinstance(answer, messages.ChangeVoterResponse) and answer.error not in NEVER_MADE
 
 
 # Without an id it acknowledges nothing; at epoch 0 only a new voter has nothing to object.
-_QUESTION = FetchRequest(
+_QUESTION = messages.FetchRequest(
     replica=None,
     epoch=EPOCH_ZERO,
     fetch_offset=Offset(0),
@@ -461,7 +439,7 @@ async def epochs_of(voters: Mapping[NodeId, Endpoint], context: RpcContext) -> d
                 await connection.close()
         except UnreachableError as error:
             return error
-        if isinstance(message, FetchResponse):
+        if isinstance(message, messages.FetchResponse):
             return message.epoch
         return UnreachableError(endpoint, "it belongs to another cluster, or keeps another log")
 

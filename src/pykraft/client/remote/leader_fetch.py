@@ -11,13 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias, TypeVar
 
 from pykraft.client.remote.leader_search import LeaderClient, Patience, whom_it_names
-from pykraft.core.messages import (
-    FetchRequest,
-    FetchResponse,
-    FetchSnapshotRequest,
-    FetchSnapshotResponse,
-    TopLevelError,
-)
+from pykraft.core import messages
 from pykraft.errors import ErrorCode, ForeignClusterError, UnreachableError, error_name
 from pykraft.rpc.codec import Answer
 from pykraft.rpc.context import RpcContext
@@ -25,8 +19,10 @@ from pykraft.types import EPOCH_MAX, Buffer, Endpoint, Epoch, Uuid
 
 _LISTENER: Final = "LEADER"
 _OF_A_LEADER: Final = {
-    FetchResponse: frozenset({ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE}),
-    FetchSnapshotResponse: frozenset({ErrorCode.NONE, ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE}),
+    messages.FetchResponse: frozenset({ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE}),
+    messages.FetchSnapshotResponse: frozenset(
+        {ErrorCode.NONE, ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE}
+    ),
 }
 _NOT_OUR_LOG: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 """Answers of a Kafka broker, which has other topics."""
@@ -40,9 +36,9 @@ _NOT_THE_LEADER: Final = frozenset(
 )
 
 
-_Request: TypeAlias = FetchRequest | FetchSnapshotRequest
-_Response: TypeAlias = FetchResponse | FetchSnapshotResponse
-R = TypeVar("R", FetchResponse, FetchSnapshotResponse)
+_Request: TypeAlias = messages.FetchRequest | messages.FetchSnapshotRequest
+_Response: TypeAlias = messages.FetchResponse | messages.FetchSnapshotResponse
+R = TypeVar("R", messages.FetchResponse, messages.FetchSnapshotResponse)
 
 
 class LeaderFetch(LeaderClient):
@@ -68,18 +64,18 @@ class LeaderFetch(LeaderClient):
         """The topic that is tried now; once a node has answered, that of the log."""
         return self._topics[0][0]
 
-    async def ask(self, request_in: Callable[[Epoch], FetchRequest]) -> tuple[FetchResponse, Buffer]:
+    async def ask(self, request_in: Callable[[Epoch], messages.FetchRequest]) -> tuple[messages.FetchResponse, Buffer]:
         """The leader's answer, with no error or OFFSET_OUT_OF_RANGE, and its records.
 
         ``request_in`` makes the request for an epoch.
 
         Errors: QuorumUnavailableError when no node was of use within the time; ForeignClusterError.
         """
-        return await self._go_on(lambda: self._try(request_in, FetchResponse))
+        return await self._go_on(lambda: self._try(request_in, messages.FetchResponse))
 
     async def ask_for_snapshot(
-        self, request_in: Callable[[Epoch], FetchSnapshotRequest]
-    ) -> tuple[FetchSnapshotResponse, Buffer] | None:
+        self, request_in: Callable[[Epoch], messages.FetchSnapshotRequest]
+    ) -> tuple[messages.FetchSnapshotResponse, Buffer] | None:
         """The leader's answer and bytes; None when it did not answer, or no longer leads.
 
         This tries only once: the next fetch of records finds the leader, and its snapshot, anew. Kafka does not answer
@@ -87,7 +83,7 @@ class LeaderFetch(LeaderClient):
 
         Errors: as `ask`.
         """
-        return await self._once(lambda: self._try(request_in, FetchSnapshotResponse))
+        return await self._once(lambda: self._try(request_in, messages.FetchSnapshotResponse))
 
     @property
     def epoch(self) -> Epoch:
@@ -112,7 +108,7 @@ class LeaderFetch(LeaderClient):
         context = RpcContext(
             cluster_id=self._cluster_id, topic_name=name, topic_id=topic_id, default_listener=_LISTENER
         )
-        wait_ms = request.wait_ms_max if isinstance(request, FetchRequest) else 0
+        wait_ms = request.wait_ms_max if isinstance(request, messages.FetchRequest) else 0
         timeout_ms = wait_ms + self._patience.request_timeout_ms
         answer = await connection.ask(request, context, timeout_ms=timeout_ms)
         self._connection = connection
@@ -128,7 +124,7 @@ class LeaderFetch(LeaderClient):
         Errors: UnreachableError for an unusable answer, ForeignClusterError.
         """
         message = answer.message
-        if isinstance(message, TopLevelError):
+        if isinstance(message, messages.TopLevelError):
             self._refused(node, message.error)
             return None
         assert isinstance(message, _Response), "a Fetch is answered by a FetchResponse"

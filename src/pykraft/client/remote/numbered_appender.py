@@ -13,19 +13,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from pykraft import errors
 from pykraft.client.remote.connection import Connection
 from pykraft.client.remote.leader_search import PATIENCE, LeaderClient, Patience, whom_it_names
 from pykraft.config import METADATA_TOPIC_NAME
-from pykraft.errors import (
-    ErrorCode,
-    ForeignClusterError,
-    OutcomeUnknownError,
-    QuorumUnavailableError,
-    RefusedError,
-    UnreachableError,
-    UsageError,
-    error_name,
-)
 from pykraft.protocol.batch import number_batch
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import encode_batch
@@ -36,12 +27,12 @@ SERVES_NO_CLIENTS: Final = "it serves no clients: set pykraft.client.listeners i
 _ALL_ACKS: Final = -1
 _TRY_AGAIN: Final = frozenset(
     {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.OFFSET_NOT_AVAILABLE,
+        errors.ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        errors.ErrorCode.REQUEST_TIMED_OUT,
+        errors.ErrorCode.NOT_ENOUGH_REPLICAS,
+        errors.ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+        errors.ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        errors.ErrorCode.OFFSET_NOT_AVAILABLE,
     }
 )
 _ID_REQUEST: Final[Body] = {"transactional_id": None, "transaction_timeout_ms": 0}
@@ -99,9 +90,9 @@ class NumberedAppender(LeaderClient):
         self._is_unknown = False
         try:
             return await self._until_done(lambda: self._try(batch))
-        except QuorumUnavailableError as error:
+        except errors.QuorumUnavailableError as error:
             if self._is_unknown:
-                raise OutcomeUnknownError(f"{error}; the records may be in the log, or not") from error
+                raise errors.OutcomeUnknownError(f"{error}; the records may be in the log, or not") from error
             raise
 
     @property
@@ -116,7 +107,7 @@ class NumberedAppender(LeaderClient):
         body = {"transactional_id": None, "acks": _ALL_ACKS, "timeout_ms": timeout_ms, "topic_data": [topic]}
         try:
             answer = await self._ask(connection, ApiKey.PRODUCE, body)
-        except UnreachableError:
+        except errors.UnreachableError:
             self._is_unknown = True
             raise
         return self._judge(connection.endpoint, answer)
@@ -126,20 +117,20 @@ class NumberedAppender(LeaderClient):
         partitions: list[Any] = [part for topic in answer["responses"] for part in topic["partition_responses"]]
         if len(partitions) != 1:
             self._is_unknown = True
-            raise UnreachableError(node, f"it answers one append {len(partitions)} times")
+            raise errors.UnreachableError(node, f"it answers one append {len(partitions)} times")
         [part] = partitions
         code, text = part["error_code"], part["error_message"]
-        if code == ErrorCode.NONE:
+        if code == errors.ErrorCode.NONE:
             self._search.led(node)
             return Offset(part["base_offset"])
         if code not in _TRY_AGAIN:
-            raise RefusedError("the append", code, text)
-        if code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            raise errors.RefusedError("the append", code, text)
+        if code == errors.ErrorCode.NOT_LEADER_OR_FOLLOWER:
             self._redirected(node, answer, part)
             return None
         # The leader lost its leadership, or is too busy.
-        self._is_unknown |= code == ErrorCode.REQUEST_TIMED_OUT
-        raise UnreachableError(node, f"{error_name(code)}: {text}")
+        self._is_unknown |= code == errors.ErrorCode.REQUEST_TIMED_OUT
+        raise errors.UnreachableError(node, f"{errors.error_name(code)}: {text}")
 
     def _redirected(self, node: Endpoint, answer: Body, part: Body) -> None:
         """This node answered that it does not lead, and may name the leader in its part of the answer."""
@@ -162,13 +153,13 @@ class NumberedAppender(LeaderClient):
             is_leader = node == self._search.leader
             self._search.failed(node, SERVES_NO_CLIENTS)
             if is_leader or self._search.is_nobody_there:
-                raise UsageError(f"{node}: {SERVES_NO_CLIENTS}")
-            raise UnreachableError(node, SERVES_NO_CLIENTS)
+                raise errors.UsageError(f"{node}: {SERVES_NO_CLIENTS}")
+            raise errors.UnreachableError(node, SERVES_NO_CLIENTS)
         if connection is not self._checked:
             answer = await self._ask(connection, ApiKey.METADATA, _CLUSTER_REQUEST)
             cluster_id = answer["cluster_id"]
             if self.cluster_id is not None and cluster_id != self.cluster_id:
-                raise ForeignClusterError(f"{node} belongs to cluster {cluster_id}, not to {self.cluster_id}")
+                raise errors.ForeignClusterError(f"{node} belongs to cluster {cluster_id}, not to {self.cluster_id}")
             self.cluster_id, self._checked = cluster_id, connection
         return connection
 
@@ -187,9 +178,9 @@ class NumberedAppender(LeaderClient):
             part = part_of(await self._ask(connection, key, body))
             code = part["error_code"]
             if code in _TRY_AGAIN:
-                raise UnreachableError(connection.endpoint, f"{problem}{error_name(code)}")
+                raise errors.UnreachableError(connection.endpoint, f"{problem}{errors.error_name(code)}")
             if code:
-                raise RefusedError(what, code, None)
+                raise errors.RefusedError(what, code, None)
             return part
 
         return await self._until_done(try_once)
@@ -222,7 +213,7 @@ class Appender(NumberedAppender):
         """
         size_bytes = sum(map(len, values)) + RECORD_OVERHEAD_BYTES_MAX * len(values)
         if not values or not all(values) or size_bytes > BATCH_SIZE_BYTES_MAX:
-            raise UsageError(
+            raise errors.UsageError(
                 f"an append has at least one record, a record at least one byte, and all together at most "
                 f"{BATCH_SIZE_BYTES_MAX} bytes with {RECORD_OVERHEAD_BYTES_MAX} added for each record"
             )
@@ -233,12 +224,12 @@ class Appender(NumberedAppender):
         number_batch(batch, producer_id=self._producer_id, producer_epoch=0, base_sequence=self._next_sequence)
         try:
             offset = await self.append(batch)
-        except (OutcomeUnknownError, RefusedError) as error:
+        except (errors.OutcomeUnknownError, errors.RefusedError) as error:
             # A refusal after a lost answer does not say what became of the batch that got none.
             if not self.was_doubtful:
                 raise
             # Under the number of a batch that may be in the log, the leader would take other records for that one.
             self._producer_id, self._next_sequence = None, 0
-            raise OutcomeUnknownError(str(error), count=len(values)) from error
+            raise errors.OutcomeUnknownError(str(error), count=len(values)) from error
         self._next_sequence = (self._next_sequence + len(values)) % _SEQUENCES
         return offset

@@ -20,18 +20,9 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from pykraft.errors import CorruptionError
+from pykraft.log import judge
 from pykraft.log.evidence import read_evidence
 from pykraft.log.fs import File, Fs
-from pykraft.log.judge import (
-    MISSING_START_REPAIR,
-    NO_ONE_KNOWS,
-    Chain,
-    EpochError,
-    Evidence,
-    Verdict,
-    end_of_cleaning,
-    lost_before,
-)
 from pykraft.log.offline.verify_findings import Findings
 from pykraft.log.offline.verify_index import NO_TIMESTAMP, OffsetIndexCheck, TimeIndexCheck
 from pykraft.log.paths import LOG, OFFSET_INDEX, TIME_INDEX, segment_file
@@ -55,7 +46,7 @@ class LogSummary:
     batches_count: int = 0
     size_bytes: int = 0
     epochs: list[EpochStart] = field(default_factory=list)
-    verdict: Verdict = Verdict.SOUND
+    verdict: judge.Verdict = judge.Verdict.SOUND
     """What ends the sound prefix of the log."""
     sound_end_offset: Offset = OFFSET_ZERO
     """Where the sound prefix ends; the check continues after damage."""
@@ -65,7 +56,7 @@ class LogSummary:
     @property
     def is_sound(self) -> bool:
         """True when all batches that count are as they were written."""
-        return self.verdict in (Verdict.SOUND, Verdict.TORN)
+        return self.verdict in (judge.Verdict.SOUND, judge.Verdict.TORN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +147,7 @@ class LogCheck:
         self._later: Sequence[Path] = ()
         self._findings = findings
         self._evidence = self._gather_evidence()
-        self._chain = Chain(self._evidence, OFFSET_ZERO)
+        self._chain = judge.Chain(self._evidence, OFFSET_ZERO)
         self._on_progress = on_progress
         self._on_batches = on_batches
         self._is_offset_known = True
@@ -214,9 +205,9 @@ class LogCheck:
         summary, found = self.summary, checked.summary
         if found.epochs and found.epochs[0].epoch < self._chain.epoch:
             expected, epoch = f"an epoch of at least {self._chain.epoch}", f"epoch {found.epochs[0].epoch}"
-            self._report(EpochError(path, position=0, expected=expected, found=epoch), checked.end)
+            self._report(judge.EpochError(path, position=0, expected=expected, found=epoch), checked.end)
         self._findings.extend(checked.findings)
-        if summary.verdict is Verdict.SOUND and found.verdict is not Verdict.SOUND:
+        if summary.verdict is judge.Verdict.SOUND and found.verdict is not judge.Verdict.SOUND:
             summary.verdict, summary.sound_end_offset = found.verdict, found.sound_end_offset
         for entry in found.epochs:
             if not summary.epochs or summary.epochs[-1].epoch != entry.epoch:
@@ -233,38 +224,38 @@ class LogCheck:
         self.summary.segments_count = len(base_offsets)
         if base_offsets:
             self._start_at(base_offsets[0])
-        if (start_offset := lost_before(names, base_offsets)) > 0:
+        if (start_offset := judge.lost_before(names, base_offsets)) > 0:
             self._findings.add_damage(
                 self._directory,
                 0,
                 expected=f"a snapshot that reaches to offset {start_offset}, where the log starts",
                 found="none: the records before are lost",
-                advice=MISSING_START_REPAIR,
+                advice=judge.MISSING_START_REPAIR,
             )
         return [self._directory / segment_file(base_offset, LOG) for base_offset in base_offsets]
 
     def _summed(self) -> LogSummary:
         self.summary.end_offset = self._chain.offset
-        if self.summary.verdict is Verdict.SOUND:
+        if self.summary.verdict is judge.Verdict.SOUND:
             self.summary.sound_end_offset = self._chain.offset
         return self.summary
 
-    def _gather_evidence(self) -> Evidence:
+    def _gather_evidence(self) -> judge.Evidence:
         """What the other files say about the log; an unreadable recovery point is damage itself."""
         evidence = read_evidence(self._fs, self._directory, on_bad_point=self._findings.add_error)
-        if evidence.recovery_point != NO_ONE_KNOWS:
+        if evidence.recovery_point != judge.NO_ONE_KNOWS:
             self.summary.recovery_point = evidence.recovery_point
         return evidence
 
     def _start_at(self, offset: Offset) -> None:
         self.summary.start_offset = offset
-        self._chain = Chain(self._evidence, offset)
+        self._chain = judge.Chain(self._evidence, offset)
 
     def _begin_segment(self, path: Path, base_offset: Offset) -> None:
         try:
             self._chain.begin_segment(path, base_offset)
         except CorruptionError as gap:
-            if end_of_cleaning(self._names, [(self._chain.offset, base_offset)]):
+            if judge.end_of_cleaning(self._names, [(self._chain.offset, base_offset)]):
                 self._findings.add_note(
                     path, "is where the log starts: a power loss interrupted a cleaning, which the next start finishes"
                 )
@@ -386,7 +377,7 @@ class LogCheck:
         expected = Expected(base_offset=offset, epoch=self._chain.epoch)
         verdict = verdict_on(problem, expected, self._evidence, fs=self._fs, later=self._later)
         self._note_verdict(verdict)
-        if verdict is Verdict.TORN:
+        if verdict is judge.Verdict.TORN:
             self._is_over = True
             self._findings.add_note(
                 path,
@@ -395,27 +386,27 @@ class LogCheck:
                 "synced is among them, and the next start cuts them off",
             )
             return
-        if isinstance(problem, EpochError):
+        if isinstance(problem, judge.EpochError):
             # Where the epochs of a range are contradicted, its first batch in each segment is enough.
             told = (path, problem.expected, problem.found)
             if told == self._told:
                 return
             self._told = told
-        advice = REPAIR if verdict is Verdict.DAMAGED else UNPROVEN_ADVICE
+        advice = REPAIR if verdict is judge.Verdict.DAMAGED else UNPROVEN_ADVICE
         self._findings.add_damage(path, position, expected=problem.expected, found=problem.found, advice=advice)
 
-    def _note_verdict(self, verdict: Verdict) -> None:
+    def _note_verdict(self, verdict: judge.Verdict) -> None:
         """Keep the first verdict: it ends the sound prefix."""
-        if self.summary.verdict is Verdict.SOUND:
+        if self.summary.verdict is judge.Verdict.SOUND:
             self.summary.verdict, self.summary.sound_end_offset = verdict, self._chain.offset
 
     def _check_end(self) -> None:
         """Report synced records that are missing at the end, unless other damage explains it already."""
         end_offset = self._chain.offset
         missing = self._evidence.missing_end(self._directory, 0, end_offset)
-        if missing is None or self.summary.verdict is not Verdict.SOUND:
+        if missing is None or self.summary.verdict is not judge.Verdict.SOUND:
             return
-        self._note_verdict(Verdict.DAMAGED)
+        self._note_verdict(judge.Verdict.DAMAGED)
         self._findings.add_damage(
             self._directory / recovery_point.FILE_NAME,
             0,

@@ -35,17 +35,8 @@ from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import encode_batch
 from pykraft.protocol.schema import Body
 from pykraft.rpc import codec
+from pykraft.sim.facts import history
 from pykraft.sim.facts.facts import Facts
-from pykraft.sim.facts.history import (
-    WRITE,
-    IssuedId,
-    Operation,
-    OperationOutcome,
-    ProducerAnswer,
-    Visit,
-    VisitQuestion,
-    value_of,
-)
 from pykraft.sim.invariants.watch import Watch
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.scenario.settings import LISTENER, listeners_of, rpc_context
@@ -79,7 +70,7 @@ _UNCERTAIN: Final = (ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_E
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Batch:
-    operation: Operation
+    operation: history.Operation
     producer_id: int
     producer_epoch: int
     base_sequence: int
@@ -185,7 +176,7 @@ class SimulatedProducer:
     def _produce(self) -> None:
         values = tuple(self._next_value() for _ in range(self._rng.randint(1, self._settings.values_max)))
         node, now_us = self._facts.nodes[self._target_id], self._facts.clock.now_us
-        operation = Operation(
+        operation = history.Operation(
             number=len(self._facts.history.operations),
             node_id=self._target_id,
             epoch=Epoch(self._leader_epoch),
@@ -249,7 +240,7 @@ class SimulatedProducer:
             self._hang_up()
             return
         self._producer_id, self._producer_epoch, self._next_sequence = body["producer_id"], body["producer_epoch"], 0
-        self._watch.id_issued(IssuedId(node_id=self._target_id, producer_id=self._producer_id))
+        self._watch.id_issued(history.IssuedId(node_id=self._target_id, producer_id=self._producer_id))
         self._is_ready = True
 
     def _batch_answered(self, batch: _Batch, body: Body) -> None:
@@ -259,7 +250,7 @@ class SimulatedProducer:
         if not batch.is_open:
             return
         is_next = self._in_flight[0] is batch
-        answer = ProducerAnswer(
+        answer = history.ProducerAnswer(
             node_id=self._target_id,
             operation=batch.operation,
             producer_id=batch.producer_id,
@@ -273,7 +264,7 @@ class SimulatedProducer:
         if error == ErrorCode.NONE:
             self._in_flight.remove(batch)
             self.acknowledged_us = self._facts.clock.now_us
-            self._decide(batch, OperationOutcome.COMMITTED, part["base_offset"])
+            self._decide(batch, history.OperationOutcome.COMMITTED, part["base_offset"])
         elif error in _UNCERTAIN or (error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and is_next):
             self._forget_id()
             return
@@ -308,10 +299,10 @@ class SimulatedProducer:
     def _give_up(self) -> None:
         """Nobody will know whether these batches are in the log."""
         for batch in self._in_flight:
-            self._decide(batch, OperationOutcome.UNKNOWN, None)
+            self._decide(batch, history.OperationOutcome.UNKNOWN, None)
         self._in_flight.clear()
 
-    def _decide(self, batch: _Batch, outcome: OperationOutcome, base_offset: int | None) -> None:
+    def _decide(self, batch: _Batch, outcome: history.OperationOutcome, base_offset: int | None) -> None:
         operation, batch.is_open = batch.operation, False
         operation.answer, operation.base_offset = outcome, base_offset
         operation.answered_us = self._facts.clock.now_us
@@ -351,7 +342,7 @@ class SimulatedProducer:
 
     def _next_value(self) -> bytes:
         self._next_number += 1
-        return value_of(self._next_number, WRITE, self._rng.randrange(self._value_size_bytes_max))
+        return history.value_of(self._next_number, history.WRITE, self._rng.randrange(self._value_size_bytes_max))
 
     def _later(self, delay_us: int) -> None:
         self._facts.clock.after(delay_us, self._turn)
@@ -394,7 +385,11 @@ FETCH_PROBABILITY: Final = 0.4
 BROKERS_PROBABILITY: Final = 0.2
 """So many turns have a question for brokers, too."""
 FETCH_SIZE_BYTES_MAX: Final = 64 * 1024
-QUESTIONS: Final = (VisitQuestion.DESCRIBE_QUORUM, VisitQuestion.DESCRIBE_CLUSTER, VisitQuestion.ADD_IMPOSSIBLE_VOTER)
+QUESTIONS: Final = (
+    history.VisitQuestion.DESCRIBE_QUORUM,
+    history.VisitQuestion.DESCRIBE_CLUSTER,
+    history.VisitQuestion.ADD_IMPOSSIBLE_VOTER,
+)
 _FRAME_LENGTH_SIZE_BYTES: Final = 4
 
 
@@ -428,14 +423,14 @@ class Visitor:
             node = self._rng.choice(choice)
             self._ask(node, question, self._rng)
             if self._fetches and node.process is not None:
-                self._ask(node, VisitQuestion.FETCH_COMMITTED, self._dice)
+                self._ask(node, history.VisitQuestion.FETCH_COMMITTED, self._dice)
             if node.process is not None and self._brokers_dice.random() < BROKERS_PROBABILITY:
-                self._ask(node, VisitQuestion.DESCRIBE_BROKERS, self._brokers_dice)
+                self._ask(node, history.VisitQuestion.DESCRIBE_BROKERS, self._brokers_dice)
 
-    def _ask(self, node: SimulatedNode, question: VisitQuestion, rng: Random) -> None:
+    def _ask(self, node: SimulatedNode, question: history.VisitQuestion, rng: Random) -> None:
         assert node.process is not None
         self._asked += 1
-        visit = Visit(question=question, process=node.process, asked_us=self._facts.clock.now_us)
+        visit = history.Visit(question=question, process=node.process, asked_us=self._facts.clock.now_us)
         self._watch.visited(node, visit)
 
         def answered(parts: Sequence[Buffer]) -> None:
@@ -449,19 +444,19 @@ class Visitor:
 
         node.process.visit(ConnectionId(-self._asked), self._request(node, question, rng), answered)
 
-    def _request(self, node: SimulatedNode, question: VisitQuestion, rng: Random) -> bytes:
+    def _request(self, node: SimulatedNode, question: history.VisitQuestion, rng: Random) -> bytes:
         version = question.version
         if question.api_key == ApiKey.DESCRIBE_CLUSTER:
-            endpoint_type = BROKERS if question is VisitQuestion.DESCRIBE_BROKERS else CONTROLLERS
+            endpoint_type = BROKERS if question is history.VisitQuestion.DESCRIBE_BROKERS else CONTROLLERS
             body = {"include_cluster_authorized_operations": False, "endpoint_type": endpoint_type}
             return b"".join(api.encode_request(ApiKey.DESCRIBE_CLUSTER, version, 1, "visitor", body))
         message: Request
         match question:
-            case VisitQuestion.DESCRIBE_QUORUM:
+            case history.VisitQuestion.DESCRIBE_QUORUM:
                 message = DescribeQuorumRequest()
-            case VisitQuestion.ADD_IMPOSSIBLE_VOTER:
+            case history.VisitQuestion.ADD_IMPOSSIBLE_VOTER:
                 message = self._impossible_voter()
-            case VisitQuestion.FETCH_COMMITTED:
+            case history.VisitQuestion.FETCH_COMMITTED:
                 message = self._fetch(node, rng)
         return b"".join(codec.encode_request(message, version, 1, "visitor", self._context))
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 
+from pykraft import types
 from pykraft.config import NodeConfig
 from pykraft.core.messages import AddVoterRequest, RemoveVoterRequest
 from pykraft.errors import ErrorCode
@@ -33,17 +34,6 @@ from pykraft.sim.machine.node import Process, SimulatedNode
 from pykraft.sim.scenario.scenario import Scenario
 from pykraft.sim.scenario.settings import LISTENER, newcomer
 from pykraft.snapshot.writer import write_bootstrap
-from pykraft.types import (
-    KRAFT_VERSIONS,
-    KRaftVersion,
-    KRaftVoters,
-    LeaderChange,
-    NodeId,
-    ReplicaKey,
-    Uuid,
-    Voter,
-    VoterSet,
-)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -107,7 +97,7 @@ class VoterRecord:
 
     entry: Entry
     offset: int
-    voters: VoterSet
+    voters: types.VoterSet
     level: int | None = None
     """The kraft.version level in the same batch."""
     is_opening: bool = False
@@ -117,7 +107,7 @@ class VoterRecord:
 class Electorate:
     """All voter sets of one world."""
 
-    def __init__(self, initial: VoterSet) -> None:
+    def __init__(self, initial: types.VoterSet) -> None:
         self.initial = initial
         """The voter set that the world begins with."""
         self.records: list[VoterRecord] = []
@@ -141,10 +131,10 @@ class Electorate:
 
     def _read(self, entry: Entry, data: bytes | bytearray | memoryview) -> None:
         records = decode_control(data)
-        level = next((record.level for record in records if isinstance(record, KRaftVersion)), None)
-        is_opening = any(isinstance(record, LeaderChange) for record in records)
+        level = next((record.level for record in records if isinstance(record, types.KRaftVersion)), None)
+        is_opening = any(isinstance(record, types.LeaderChange) for record in records)
         for offset, record in enumerate(records, entry.base_offset):
-            if isinstance(record, KRaftVoters):
+            if isinstance(record, types.KRaftVoters):
                 found = VoterRecord(
                     entry=entry, offset=offset, voters=record.voters, level=level, is_opening=is_opening
                 )
@@ -177,7 +167,7 @@ class Members:
         self._rng = rng
         self.has_pre_votes = True
         """False once a node runs a version without pre-votes: from then on any node may campaign without them."""
-        self.on_committed: Callable[[VoterSet, VoterSet], None] = lambda _was, _now: None
+        self.on_committed: Callable[[types.VoterSet, types.VoterSet], None] = lambda _was, _now: None
         """Called with the former and the new voter set when another one is committed."""
         self.is_dynamic = rng.random() < scenario.membership.dynamic_probability
         """True when the world began at kraft.version 1."""
@@ -204,17 +194,17 @@ class Members:
         """True when the voters are certainly in the log."""
         return self.is_dynamic or self.committed_record is not None
 
-    def nodes_of(self, voters: VoterSet) -> list[SimulatedNode]:
+    def nodes_of(self, voters: types.VoterSet) -> list[SimulatedNode]:
         """Nodes that vote under this set; a node whose disk was replaced does not."""
         found = (self._nodes[int(voter.key.id)] for voter in voters.voters)
         return [node for node, voter in zip(found, voters.voters, strict=True) if voter.key.matches(node.key)]
 
-    def replaced_in(self, voters: VoterSet) -> list[ReplicaKey]:
+    def replaced_in(self, voters: types.VoterSet) -> list[types.ReplicaKey]:
         """Voters of this set whose disk has been replaced since."""
         keys = (voter.key for voter in voters.voters)
         return [key for key in keys if not key.matches(self._nodes[int(key.id)].key)]
 
-    def voters_of(self, node: SimulatedNode) -> VoterSet:
+    def voters_of(self, node: SimulatedNode) -> types.VoterSet:
         """The set in force in the ledger of a node; without one in it, the set that the node began with."""
         newest = self.record_of(node)
         return newest.voters if newest is not None else node.first_voters
@@ -223,12 +213,12 @@ class Members:
         """The newest voter set in the ledger of a node, or in the snapshot that it begins with."""
         return self.electorate.newest(partial(self._is_in_ledger, node)) if self.electorate.records else None
 
-    def former_voters_of(self, node: SimulatedNode) -> VoterSet:
+    def former_voters_of(self, node: SimulatedNode) -> types.VoterSet:
         """The set before the one in force in the ledger of a node."""
         held = [one for one in self.electorate.records if self._is_in_ledger(node, one.entry)]
         return held[-2].voters if len(held) > 1 else node.first_voters
 
-    def in_force(self) -> list[VoterSet]:
+    def in_force(self) -> list[types.VoterSet]:
         """Every set that counts for some node, as it runs now or after a power loss; the committed one first."""
         if not self.may_change:
             return [self.committed]
@@ -291,15 +281,15 @@ class Members:
         servers = (listeners.get(LISTENER) for listeners in known)
         return replace(config, bootstrap_servers=tuple(server for server in servers if server is not None))
 
-    def voter(self, node: SimulatedNode) -> Voter:
-        return Voter(key=node.key, listeners=node.config.advertised_listeners, kraft_version=KRAFT_VERSIONS)
+    def voter(self, node: SimulatedNode) -> types.Voter:
+        return types.Voter(key=node.key, listeners=node.config.advertised_listeners, kraft_version=types.KRAFT_VERSIONS)
 
-    def _sets_of(self, node: SimulatedNode) -> Iterator[VoterSet]:
+    def _sets_of(self, node: SimulatedNode) -> Iterator[types.VoterSet]:
         for holds in (self._is_in_ledger, self._is_durable):
             newest = self.electorate.newest(partial(holds, node))
             yield newest.voters if newest is not None else node.first_voters
 
-    def _is_there(self, voter: Voter, without: SimulatedNode | None) -> bool:
+    def _is_there(self, voter: types.Voter, without: SimulatedNode | None) -> bool:
         node = self._nodes[int(voter.key.id)]
         is_off = node is without or int(voter.key.id) in self._absent
         return not is_off and voter.listeners == node.config.advertised_listeners
@@ -318,14 +308,14 @@ class Members:
         auto_join = self._rng.random() < self._auto_join_probability
         return replace(config, raft=replace(config.raft, auto_join=auto_join))
 
-    def _format(self, configured: VoterSet) -> VoterSet:
+    def _format(self, configured: types.VoterSet) -> types.VoterSet:
         nodes = self._nodes
         for node in nodes.values():
-            node.config = replace(node.config, voters=VoterSet(), directory_id=None)
+            node.config = replace(node.config, voters=types.VoterSet(), directory_id=None)
             format_directory(node)
-        voters = VoterSet.of(self.voter(nodes[int(node_id)]) for node_id in configured.ids)
+        voters = types.VoterSet.of(self.voter(nodes[int(node_id)]) for node_id in configured.ids)
         for node in nodes.values():
-            format_voters(node, voters if NodeId(node.node_id) in configured.ids else None)
+            format_voters(node, voters if types.NodeId(node.node_id) in configured.ids else None)
         return voters
 
 
@@ -337,16 +327,16 @@ def format_directory(node: SimulatedNode) -> None:
         node_id=node.node_id,
         cluster_id=node.config.cluster_id,
         directory_id=node.config.directory_id,
-        random_uuid=lambda: Uuid(node.rng.randbytes(16)),
+        random_uuid=lambda: types.Uuid(node.rng.randbytes(16)),
     )
     opened.release()
-    node.key = ReplicaKey(node.node_id, opened.directory_id)
+    node.key = types.ReplicaKey(node.node_id, opened.directory_id)
 
 
-def format_voters(node: SimulatedNode, voters: VoterSet | None) -> None:
+def format_voters(node: SimulatedNode, voters: types.VoterSet | None) -> None:
     """Write the bootstrap checkpoint with these voters; None on a node that joins other voters."""
     write_bootstrap(node.disk, node.config.partition_directory, voters)
-    node.first_voters = voters or VoterSet()
+    node.first_voters = voters or types.VoterSet()
 
 
 def wipe_disk(node: SimulatedNode) -> None:
@@ -361,6 +351,6 @@ def wipe_disk(node: SimulatedNode) -> None:
 def replace_disk(node: SimulatedNode) -> None:
     """Take the power, and replace the disk: the node comes back with another directory id, to join the others."""
     wipe_disk(node)
-    node.config = replace(node.config, directory_id=None, voters=VoterSet())
+    node.config = replace(node.config, directory_id=None, voters=types.VoterSet())
     format_directory(node)
     format_voters(node, None)

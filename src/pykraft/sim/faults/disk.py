@@ -27,14 +27,7 @@ from pykraft.protocol.batch import scan
 from pykraft.sim.facts.platter import LOG_SUFFIX, is_last_witness
 from pykraft.sim.faults.harm import RECOVERING, Family, Harm
 from pykraft.sim.faults.wipe import is_replica_of_its_own
-from pykraft.sim.machine.disk import (
-    DISK_FULL,
-    NO_SNAPSHOT_ROOM,
-    READ_ERROR,
-    SNAPSHOT_UNREADABLE,
-    SYNC_ERROR,
-    WRITE_ERROR,
-)
+from pykraft.sim.machine import disk
 from pykraft.sim.machine.inode import PAGE_SIZE_BYTES, Inode
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.snapshot.files import BOOTSTRAP_ID, FileKind, checkpoint_path, parse_snapshot_file
@@ -213,10 +206,13 @@ class DiskFaults(Family):
     def __init__(self, harm: Harm) -> None:
         super().__init__(harm)
         self.kinds = {
-            **{kind: partial(self._fail, kind) for kind in (READ_ERROR, WRITE_ERROR, SYNC_ERROR, DISK_FULL)},
+            **{
+                kind: partial(self._fail, kind)
+                for kind in (disk.READ_ERROR, disk.WRITE_ERROR, disk.SYNC_ERROR, disk.DISK_FULL)
+            },
             "disk stalled": self._stall,
             PART_SYNC_ERROR: self._fail_part,
-            NO_SNAPSHOT_ROOM: self._fill,
+            disk.NO_SNAPSHOT_ROOM: self._fill,
         }
 
     def stop(self) -> None:
@@ -248,7 +244,7 @@ class DiskFaults(Family):
         io_errors.on_error = fails
         # The kernel then takes lost pages for clean, which shows only if the download continues after a restart and the
         # power is lost later.
-        io_errors.plan(SYNC_ERROR, 0, concerns=_is_fetched_part)
+        io_errors.plan(disk.SYNC_ERROR, 0, concerns=_is_fetched_part)
         return True
 
     def _fill(self) -> bool:
@@ -260,17 +256,17 @@ class DiskFaults(Family):
         nodes = [node for node in nodes if not node.disk.io_errors.is_planned]
         for node in nodes:
             node.disk.io_errors.on_error = partial(self._found_no_room, self._harm.happens_once(node), node)
-            node.disk.io_errors.plan(NO_SNAPSHOT_ROOM, rng.randrange(3), concerns=_is_growing_snapshot)
+            node.disk.io_errors.plan(disk.NO_SNAPSHOT_ROOM, rng.randrange(3), concerns=_is_growing_snapshot)
         self._harm.later(self._harm.within(self._harm.pace.stall_us_max), lambda: self._give_room(nodes))
         return bool(nodes)
 
     def _give_room(self, nodes: Sequence[SimulatedNode]) -> None:
         for node in nodes:
-            node.disk.io_errors.mend_kind(NO_SNAPSHOT_ROOM)
+            node.disk.io_errors.mend_kind(disk.NO_SNAPSHOT_ROOM)
 
     def _found_no_room(self, count: Callable[[str], None], node: SimulatedNode, given: str) -> None:
         """Remember that this process has to say so (`FailedSnapshotsAreTold`)."""
-        if given == NO_SNAPSHOT_ROOM and node.process is not None:
+        if given == disk.NO_SNAPSHOT_ROOM and node.process is not None:
             self._harm.facts.claims.snapshotless_ids.add(int(node.node_id))
         count(given)
 
@@ -297,11 +293,11 @@ class UnreadableFaults(Family):
 
     def __init__(self, harm: Harm) -> None:
         super().__init__(harm)
-        self.kinds = {SNAPSHOT_UNREADABLE: self._begin}
+        self.kinds = {disk.SNAPSHOT_UNREADABLE: self._begin}
 
     def stop(self) -> None:
         for node in self._harm.facts.nodes.values():
-            node.disk.io_errors.mend_kind(SNAPSHOT_UNREADABLE)
+            node.disk.io_errors.mend_kind(disk.SNAPSHOT_UNREADABLE)
 
     def _begin(self) -> bool:
         facts, rng = self._harm.facts, self._rng
@@ -312,7 +308,7 @@ class UnreadableFaults(Family):
         nodes = [node for node in nodes if not node.disk.io_errors.is_planned]
         for node in nodes:
             node.disk.io_errors.on_error = self._harm.happens_once(node)
-            node.disk.io_errors.plan(SNAPSHOT_UNREADABLE, rng.randrange(3), concerns=_whole_snapshots_of(node))
+            node.disk.io_errors.plan(disk.SNAPSHOT_UNREADABLE, rng.randrange(3), concerns=_whole_snapshots_of(node))
         self._harm.later(rng.randint(1, rng.choice(self._harm.pace.stall_us_max)), self.stop)
         return bool(nodes)
 

@@ -31,20 +31,7 @@ from operator import itemgetter
 from random import Random
 from typing import Final, TypeAlias
 
-from pykraft.core.messages import (
-    BeginQuorumEpochRequest,
-    BeginQuorumEpochResponse,
-    EndQuorumEpochRequest,
-    EndQuorumEpochResponse,
-    FetchRequest,
-    FetchResponse,
-    FetchSnapshotRequest,
-    Request,
-    Response,
-    UpdateVoterRequest,
-    VoteRequest,
-    VoteResponse,
-)
+from pykraft.core import messages
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.protocol.api import RequestHeader, decode_request_body, decode_request_header, decode_response
 from pykraft.protocol.batch import scan
@@ -252,7 +239,7 @@ FAR: Final = Epoch(EPOCH_MAX - 1)
 EMPTY: Final = OffsetAndEpoch(Offset(0), Epoch(0))
 LISTENERS: Final = Listeners(((LISTENER, Endpoint("stranger", FORGER_ID)),))
 
-Forge: TypeAlias = Callable[[SimulatedNode, Process, Voter], Request]
+Forge: TypeAlias = Callable[[SimulatedNode, Process, Voter], messages.Request]
 """A request to this node, while that process leads, in the name of that voter or its leader."""
 
 
@@ -316,30 +303,34 @@ class ForgedFaults(Family):
             )
         return self._stranger
 
-    def _vote(self, node: SimulatedNode, leader: Process, voter: Voter) -> Request:
+    def _vote(self, node: SimulatedNode, leader: Process, voter: Voter) -> messages.Request:
         """Now and then for one of the next epochs, or for one that is further away."""
         is_pre_vote = self._rng.random() < 0.2
         epoch = self._claimed(leader, self._rng.choice((1, 1, 1, 2, 10, JUMP)))
         self._harm.facts.claims.candidates.add((epoch, int(voter.key.id)))
-        return VoteRequest(epoch=epoch, candidate=voter.key, voter=node.key, last=EMPTY, pre_vote=is_pre_vote)
+        return messages.VoteRequest(epoch=epoch, candidate=voter.key, voter=node.key, last=EMPTY, pre_vote=is_pre_vote)
 
-    def _end(self, _node: SimulatedNode, leader: Process, voter: Voter) -> Request:
+    def _end(self, _node: SimulatedNode, leader: Process, voter: Voter) -> messages.Request:
         epoch, leader_id = self._claimed(leader, 0), NodeId(leader.node_id)
         self._harm.facts.claims.has_said_goodbye = True
         successors = (voter.key,) if self._rng.random() < 0.5 else ()
-        return EndQuorumEpochRequest(epoch=epoch, leader_id=leader_id, successors=successors, listeners=LISTENERS)
+        return messages.EndQuorumEpochRequest(
+            epoch=epoch, leader_id=leader_id, successors=successors, listeners=LISTENERS
+        )
 
-    def _begin(self, node: SimulatedNode, _leader: Process, voter: Voter) -> Request:
+    def _begin(self, node: SimulatedNode, _leader: Process, voter: Voter) -> messages.Request:
         """Another voter leads an epoch that nobody reaches, at its own endpoint or at the stranger's."""
         facts = self._harm.facts
         highest = max(host.status.epoch for host in facts.hosts())
         epoch = Epoch(highest + JUMP + self._rng.randrange(JUMP))
         facts.claims.leads(epoch)
         listeners = LISTENERS if self._rng.random() < 0.5 else voter.listeners
-        return BeginQuorumEpochRequest(epoch=epoch, leader_id=voter.key.id, voter=node.key, listeners=listeners)
+        return messages.BeginQuorumEpochRequest(
+            epoch=epoch, leader_id=voter.key.id, voter=node.key, listeners=listeners
+        )
 
-    def _fetch(self, _node: SimulatedNode, leader: Process, voter: Voter) -> Request:
-        return FetchRequest(
+    def _fetch(self, _node: SimulatedNode, leader: Process, voter: Voter) -> messages.Request:
+        return messages.FetchRequest(
             replica=voter.key,
             epoch=self._claimed(leader, 0),
             fetch_offset=EMPTY.offset,
@@ -349,35 +340,41 @@ class ForgedFaults(Family):
             high_watermark=None,
         )
 
-    def _fetch_snapshot(self, _node: SimulatedNode, leader: Process, voter: Voter) -> Request:
+    def _fetch_snapshot(self, _node: SimulatedNode, leader: Process, voter: Voter) -> messages.Request:
         snapshot_id = OffsetAndEpoch(Offset(1), Epoch(1))
         epoch = self._claimed(leader, 0)
-        return FetchSnapshotRequest(
+        return messages.FetchSnapshotRequest(
             replica=voter.key, epoch=epoch, snapshot_id=snapshot_id, position=0, size_bytes_max=1
         )
 
-    def _update(self, _node: SimulatedNode, leader: Process, voter: Voter) -> Request:
+    def _update(self, _node: SimulatedNode, leader: Process, voter: Voter) -> messages.Request:
         epoch = self._claimed(leader, 0)
         self._harm.facts.claims.is_moving_voters = True
-        return UpdateVoterRequest(epoch=epoch, voter=voter.key, listeners=LISTENERS, kraft_version=KRAFT_VERSIONS)
+        return messages.UpdateVoterRequest(
+            epoch=epoch, voter=voter.key, listeners=LISTENERS, kraft_version=KRAFT_VERSIONS
+        )
 
     def _claimed(self, leader: Process, ahead: int) -> Epoch:
         epoch = Epoch(leader.host.status.epoch + ahead)
         self._harm.facts.claims.epochs.add(epoch)
         return epoch
 
-    def _answer(self, asked: Request) -> StrangerAnswer | None:
+    def _answer(self, asked: messages.Request) -> StrangerAnswer | None:
         """Every answer names the last epoch but one."""
-        response: Response
+        response: messages.Response
         match asked:
-            case VoteRequest():
-                response = VoteResponse(error=ErrorCode.NONE, epoch=FAR, leader_id=None, vote_granted=False)
-            case BeginQuorumEpochRequest():
-                response = BeginQuorumEpochResponse(error=ErrorCode.FENCED_LEADER_EPOCH, epoch=FAR, leader_id=None)
-            case EndQuorumEpochRequest():
-                response = EndQuorumEpochResponse(error=ErrorCode.FENCED_LEADER_EPOCH, epoch=FAR, leader_id=None)
-            case FetchRequest():
-                response = FetchResponse(
+            case messages.VoteRequest():
+                response = messages.VoteResponse(error=ErrorCode.NONE, epoch=FAR, leader_id=None, vote_granted=False)
+            case messages.BeginQuorumEpochRequest():
+                response = messages.BeginQuorumEpochResponse(
+                    error=ErrorCode.FENCED_LEADER_EPOCH, epoch=FAR, leader_id=None
+                )
+            case messages.EndQuorumEpochRequest():
+                response = messages.EndQuorumEpochResponse(
+                    error=ErrorCode.FENCED_LEADER_EPOCH, epoch=FAR, leader_id=None
+                )
+            case messages.FetchRequest():
+                response = messages.FetchResponse(
                     error=ErrorCode.FENCED_LEADER_EPOCH,
                     epoch=FAR,
                     leader_id=None,

@@ -20,18 +20,9 @@ from functools import partial
 from random import Random
 from typing import Final, TypeAlias
 
+from pykraft import types
+from pykraft.core import messages
 from pykraft.core.epoch_budget import EPOCHS_BY_REQUESTS, EPOCHS_PER_DAY
-from pykraft.core.messages import (
-    BeginQuorumEpochRequest,
-    EndQuorumEpochRequest,
-    FetchRequest,
-    FetchResponse,
-    FetchSnapshotRequest,
-    Request,
-    Response,
-    UpdateVoterRequest,
-    VoteRequest,
-)
 from pykraft.core.state import Follower
 from pykraft.errors import ErrorCode
 from pykraft.host.ports import ConnectionId
@@ -46,35 +37,21 @@ from pykraft.sim.faults.harm import Family, Harm
 from pykraft.sim.invariants.watch import Watch
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.scenario.settings import LISTENER, PORTS_APART, rpc_context
-from pykraft.types import (
-    EPOCH_MAX,
-    KRAFT_VERSIONS,
-    Buffer,
-    Endpoint,
-    Epoch,
-    Listeners,
-    NodeId,
-    Offset,
-    OffsetAndEpoch,
-    ReplicaKey,
-    Uuid,
-    VersionRange,
-)
 
-_VERSIONS: Final[Mapping[type[Request], int]] = {
-    VoteRequest: 2,
-    BeginQuorumEpochRequest: 1,
-    EndQuorumEpochRequest: 1,
-    FetchRequest: 17,
-    FetchSnapshotRequest: 1,
-    UpdateVoterRequest: 0,
+_VERSIONS: Final[Mapping[type[messages.Request], int]] = {
+    messages.VoteRequest: 2,
+    messages.BeginQuorumEpochRequest: 1,
+    messages.EndQuorumEpochRequest: 1,
+    messages.FetchRequest: 17,
+    messages.FetchSnapshotRequest: 1,
+    messages.UpdateVoterRequest: 0,
 }
-STRANGER_LISTENERS: Final = Listeners(((LISTENER, Endpoint("stranger", STRANGER_ID)),))
+STRANGER_LISTENERS: Final = types.Listeners(((LISTENER, types.Endpoint("stranger", STRANGER_ID)),))
 """The endpoint that a stranger claims, where it really listens."""
-STRANGER_LEVELS: Final = VersionRange(0, 2)
+STRANGER_LEVELS: Final = types.VersionRange(0, 2)
 """The levels of kraft.version that it supports: no voter of a world has the same."""
 
-StrangerAnswer: TypeAlias = tuple[Response, "Buffer"]
+StrangerAnswer: TypeAlias = tuple[messages.Response, "types.Buffer"]
 """An answer, with its records."""
 
 
@@ -88,22 +65,22 @@ class Stranger:
         self,
         facts: Facts,
         watch: Watch,
-        answer: Callable[[Request], StrangerAnswer | None],
+        answer: Callable[[messages.Request], StrangerAnswer | None],
         *,
         node_id: int = STRANGER_ID,
-        levels: VersionRange = STRANGER_LEVELS,
+        levels: types.VersionRange = STRANGER_LEVELS,
     ) -> None:
         self.node_id = self.port = node_id
         self._levels = levels
         self._facts = facts
         self._watch = watch
         self._answer = answer
-        self._asked: dict[ConnectionId, Request] = {}
+        self._asked: dict[ConnectionId, messages.Request] = {}
         self._accepted: set[ConnectionId] = set()
         self._context = rpc_context(next(iter(facts.nodes.values())).config)
         facts.network.attach(self)
 
-    def ask(self, node_id: NodeId, message: Request) -> ConnectionId:
+    def ask(self, node_id: types.NodeId, message: messages.Request) -> ConnectionId:
         """Send this to a node at its present address; the answer is ignored."""
         endpoint = self._facts.nodes[int(node_id)].config.advertised_listeners.get(LISTENER)
         assert endpoint is not None
@@ -178,20 +155,20 @@ class FalseLeader:
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
-        self._leaders: dict[Epoch, tuple[NodeId, tuple[str, ...]]] = {}
+        self._leaders: dict[types.Epoch, tuple[types.NodeId, tuple[str, ...]]] = {}
         """By epoch: the claimed leader, and how it answers."""
         self._rng = Random(0)
 
-    def claims(self, epoch: Epoch, leader_id: NodeId, rng: Random) -> tuple[str, ...]:
+    def claims(self, epoch: types.Epoch, leader_id: types.NodeId, rng: Random) -> tuple[str, ...]:
         """This leader id leads this epoch from now on; returns how it answers."""
         self._rng = Random(rng.random())
         manners = tuple(rng.choices(ANSWERS, k=rng.randint(1, 3)))
         self._leaders[epoch] = (leader_id, manners)
         return manners
 
-    def answer(self, asked: Request) -> StrangerAnswer | None:
+    def answer(self, asked: messages.Request) -> StrangerAnswer | None:
         """The answer to a follower that takes this stranger for its leader; None: no answer."""
-        if not isinstance(asked, FetchRequest):
+        if not isinstance(asked, messages.FetchRequest):
             return None
         node = self._facts.nodes.get(int(asked.replica.id)) if asked.replica is not None else None
         raft = node.host.raft if node is not None and node.host is not None else None
@@ -204,10 +181,10 @@ class FalseLeader:
         known, state = raft.status.committed_end_offset, raft.state
         if manner == "diverging" and isinstance(state, Follower) and (known or state.has_agreed):
             end = asked.fetch_offset if state.has_agreed else known
-            point = OffsetAndEpoch(Offset(self._rng.randrange(max(end, 1))), asked.last_fetched_epoch)
+            point = types.OffsetAndEpoch(types.Offset(self._rng.randrange(max(end, 1))), asked.last_fetched_epoch)
             return self._response(asked, leader_id, diverging=point), b""
         if manner == "a snapshot":
-            found = OffsetAndEpoch(Offset(asked.fetch_offset + 100), asked.epoch)
+            found = types.OffsetAndEpoch(types.Offset(asked.fetch_offset + 100), asked.epoch)
             return self._response(asked, leader_id, snapshot_id=found), b""
         if manner == "another leader":
             return self._response(asked, self._other_id(leader_id), error=ErrorCode.NOT_LEADER_OR_FOLLOWER), b""
@@ -215,17 +192,17 @@ class FalseLeader:
             return None
         return self._records(asked, manner, leader_id)
 
-    def _records(self, asked: FetchRequest, manner: str, leader_id: NodeId) -> StrangerAnswer:
+    def _records(self, asked: messages.FetchRequest, manner: str, leader_id: types.NodeId) -> StrangerAnswer:
         offset, epoch = asked.fetch_offset, asked.last_fetched_epoch
         match manner:
             case "records of another leader":
                 leader_id = self._other_id(leader_id)
             case "older records" if offset > 0:
-                offset = Offset(self._rng.randrange(offset))
+                offset = types.Offset(self._rng.randrange(offset))
             case "later records":
-                epoch = Epoch(asked.epoch + 1)
+                epoch = types.Epoch(asked.epoch + 1)
             case "records behind a hole":
-                offset = Offset(offset + 1)
+                offset = types.Offset(offset + 1)
             case "broken records":
                 return self._response(asked, leader_id), b"\0" * 100
             case _:
@@ -233,30 +210,30 @@ class FalseLeader:
         records = self._batch(offset, epoch)
         return self._response(asked, leader_id), records
 
-    def _batch(self, offset: Offset, epoch: Epoch) -> Buffer:
-        batch = encode_batch([b"a stranger's"], base_offset=offset, epoch=max(epoch, Epoch(1)), timestamp_ms=0)
+    def _batch(self, offset: types.Offset, epoch: types.Epoch) -> types.Buffer:
+        batch = encode_batch([b"a stranger's"], base_offset=offset, epoch=max(epoch, types.Epoch(1)), timestamp_ms=0)
         self._facts.claims.batches.add((int(offset), batch.header.crc))
         return batch.data
 
-    def _other_id(self, leader_id: NodeId) -> NodeId:
+    def _other_id(self, leader_id: types.NodeId) -> types.NodeId:
         others = [each for each in self._facts.members.committed.ids if each != leader_id]
-        return self._rng.choice(others) if others else NodeId(STRANGER_ID + 1)
+        return self._rng.choice(others) if others else types.NodeId(STRANGER_ID + 1)
 
     def _response(
         self,
-        asked: FetchRequest,
-        leader_id: NodeId,
+        asked: messages.FetchRequest,
+        leader_id: types.NodeId,
         *,
         error: int = 0,
-        diverging: OffsetAndEpoch | None = None,
-        snapshot_id: OffsetAndEpoch | None = None,
-    ) -> FetchResponse:
-        return FetchResponse(
+        diverging: types.OffsetAndEpoch | None = None,
+        snapshot_id: types.OffsetAndEpoch | None = None,
+    ) -> messages.FetchResponse:
+        return messages.FetchResponse(
             error=error,
             epoch=asked.epoch,
             leader_id=leader_id,
-            high_watermark=self._rng.choice((None, Offset(0))),
-            log_start_offset=Offset(0),
+            high_watermark=self._rng.choice((None, types.Offset(0))),
+            log_start_offset=types.Offset(0),
             diverging=diverging,
             snapshot_id=snapshot_id,
             listeners=STRANGER_LISTENERS,
@@ -304,15 +281,15 @@ class StrangerFaults(Family):
         near = self._fresh_epoch()
         # No epoch that uses up most of a budget at once: a restarted voter could then get further ahead than all others
         # may follow within a day, and a world is shorter than a day.
-        epochs = (EPOCH_MAX, EPOCH_MAX - 1, 2**30, near + EPOCHS_PER_DAY, near + JUMP)
-        epoch = min(Epoch(self._rng.choice(epochs)), EPOCH_MAX)
+        epochs = (types.EPOCH_MAX, types.EPOCH_MAX - 1, 2**30, near + EPOCHS_PER_DAY, near + JUMP)
+        epoch = min(types.Epoch(self._rng.choice(epochs)), types.EPOCH_MAX)
         sender = self._sender()
-        message: Callable[[SimulatedNode], Request] = self._rng.choice(
+        message: Callable[[SimulatedNode], messages.Request] = self._rng.choice(
             (
                 lambda node: self._vote(node, sender, epoch, pre_vote=True),
                 lambda node: self._vote(node, sender, epoch, pre_vote=False),
-                lambda _: self._begin(epoch, NodeId(STRANGER_ID)),
-                lambda _: self._end(epoch, NodeId(STRANGER_ID)),
+                lambda _: self._begin(epoch, types.NodeId(STRANGER_ID)),
+                lambda _: self._end(epoch, types.NodeId(STRANGER_ID)),
                 lambda _: self._fetch(sender, epoch),
                 lambda _: self._fetch_snapshot(sender, epoch),
             )
@@ -329,9 +306,9 @@ class StrangerFaults(Family):
         self._rise(sender, rng, rng.randint(1, RISES_MAX), rng.randint(1, RISE_US_MAX))
         return True
 
-    def _rise(self, sender: ReplicaKey, rng: Random, rises: int, period_us: int) -> None:
+    def _rise(self, sender: types.ReplicaKey, rng: Random, rises: int, period_us: int) -> None:
         # In a voter's name, an epoch that it never reaches: there it would get the forged votes, despite a shorter log.
-        epoch = Epoch(self._highest_epoch() + 1) if sender.id == STRANGER_ID else self._fresh_epoch()
+        epoch = types.Epoch(self._highest_epoch() + 1) if sender.id == STRANGER_ID else self._fresh_epoch()
         for node in self._harm.facts.voters():
             if rng.random() < 0.7:
                 self._present.ask(node.node_id, self._vote(node, sender, epoch, pre_vote=rng.random() < 0.3))
@@ -340,12 +317,12 @@ class StrangerFaults(Family):
 
     def _lead(self) -> bool:
         """Claim to lead under the stranger's own id, until the faults end: nobody follows it for long."""
-        return self._claim_to_lead("false leader", NodeId(STRANGER_ID))
+        return self._claim_to_lead("false leader", types.NodeId(STRANGER_ID))
 
     def _lead_as_voter(self) -> bool:
         """Claim to lead under a voter's id, for a while only: its followers cannot tell."""
         voters = self._harm.facts.members.committed.ids
-        if not voters or not self._claim_to_lead("false voter", NodeId(self._rng.choice(voters))):
+        if not voters or not self._claim_to_lead("false voter", types.NodeId(self._rng.choice(voters))):
             return False
         self._harm.facts.claims.is_posing = True
         claim = self._claim
@@ -356,7 +333,7 @@ class StrangerFaults(Family):
         if claim == self._claim and self._stranger is not None:
             self.stop()
 
-    def _claim_to_lead(self, kind: str, leader_id: NodeId) -> bool:
+    def _claim_to_lead(self, kind: str, leader_id: types.NodeId) -> bool:
         epoch = self._fresh_epoch()
         if not self._tell_some(
             kind, lambda _: self._begin(epoch, leader_id), f"is told that {leader_id} leads epoch {epoch}"
@@ -375,13 +352,13 @@ class StrangerFaults(Family):
         others = [voter_id for voter_id in leader.host.status.voters.ids if voter_id != leader.node_id]
         if not others:
             return False
-        key = ReplicaKey(NodeId(self._rng.choice(others)), Uuid(self._rng.randbytes(16)))
+        key = types.ReplicaKey(types.NodeId(self._rng.choice(others)), types.Uuid(self._rng.randbytes(16)))
         node = facts.nodes[leader.node_id]
         self._harm.hit("forged fetch", node, f"is sent Fetches in the name of {key.id}, with another directory id")
         self._fetch_on(node, key, FORGED_FETCHES)
         return True
 
-    def _fetch_on(self, node: SimulatedNode, key: ReplicaKey, fetches: int) -> None:
+    def _fetch_on(self, node: SimulatedNode, key: types.ReplicaKey, fetches: int) -> None:
         """Each of these Fetches claims to hold everything that the leader has by then."""
         if node.host is not None and node.host.raft is not None and fetches:
             end = node.host.raft.log.end
@@ -396,13 +373,16 @@ class StrangerFaults(Family):
         node = self._harm.facts.nodes[leader.node_id]
         voter = self._rng.choice(leader.host.status.voters.voters)
         port = self._rng.choice((int(voter.key.id), STRANGER_ID))
-        nowhere = Listeners(((LISTENER, Endpoint(f"node\0{voter.key.id}", port)),))
-        unreachable = Endpoint(f"node-{voter.key.id}", self._rng.choice((port + FAR_PORT, STRANGER_ID)))
+        nowhere = types.Listeners(((LISTENER, types.Endpoint(f"node\0{voter.key.id}", port)),))
+        unreachable = types.Endpoint(f"node-{voter.key.id}", self._rng.choice((port + FAR_PORT, STRANGER_ID)))
         self._harm.facts.claims.epochs.add(leader.host.status.epoch)
         if self._rng.random() < 0.7:
-            told = nowhere if self._rng.random() < 0.5 else Listeners(((LISTENER, unreachable),))
-            message: Request = UpdateVoterRequest(
-                epoch=Epoch(leader.host.status.epoch), voter=voter.key, listeners=told, kraft_version=KRAFT_VERSIONS
+            told = nowhere if self._rng.random() < 0.5 else types.Listeners(((LISTENER, unreachable),))
+            message: messages.Request = messages.UpdateVoterRequest(
+                epoch=types.Epoch(leader.host.status.epoch),
+                voter=voter.key,
+                listeners=told,
+                kraft_version=types.KRAFT_VERSIONS,
             )
             what = "an invalid host" if told is nowhere else f"port {unreachable.port}"
             self._harm.hit("forged endpoint", node, f"is told that {voter.key.id} is at {what}")
@@ -411,7 +391,7 @@ class StrangerFaults(Family):
         epoch = self._fresh_epoch()
         return self._tell_some(
             "forged endpoint",
-            lambda _: self._begin(epoch, NodeId(STRANGER_ID), nowhere),
+            lambda _: self._begin(epoch, types.NodeId(STRANGER_ID), nowhere),
             f"is told of a leader of epoch {epoch} at an invalid host",
         )
 
@@ -424,13 +404,13 @@ class StrangerFaults(Family):
         epoch, end = leader.host.status.epoch, leader.host.raft.log.end
         self._harm.facts.claims.epochs.add(epoch)
         for _ in range(self._rng.randint(1, 20)):
-            key = ReplicaKey(NodeId(self._rng.randrange(1_000, 2**31)), Uuid(self._rng.randbytes(16)))
+            key = types.ReplicaKey(types.NodeId(self._rng.randrange(1_000, 2**31)), types.Uuid(self._rng.randbytes(16)))
             stranger = self._present
             connection = stranger.ask(node.node_id, self._fetch(key, epoch, at=end, wait_ms=WAIT_MS))
             self._harm.later(ABANDONED_US, partial(stranger.hang_up, connection))
         return True
 
-    def _tell_some(self, kind: str, message: Callable[[SimulatedNode], Request], text: str) -> bool:
+    def _tell_some(self, kind: str, message: Callable[[SimulatedNode], messages.Request], text: str) -> bool:
         awake = [node for node in self._harm.facts.voters() if node.process is not None]
         if not awake:
             return False
@@ -447,10 +427,10 @@ class StrangerFaults(Family):
             self._stranger = Stranger(self._harm.facts, self._harm.world.watch, self._leader.answer)
         return self._stranger
 
-    def _sender(self) -> ReplicaKey:
+    def _sender(self) -> types.ReplicaKey:
         voters = self._harm.facts.members.committed.voters
         if self._rng.random() < 0.5 or not voters:
-            return ReplicaKey(NodeId(STRANGER_ID), Uuid(self._rng.randbytes(16)))
+            return types.ReplicaKey(types.NodeId(STRANGER_ID), types.Uuid(self._rng.randbytes(16)))
         return self._rng.choice(voters).key
 
     def _highest_epoch(self) -> int:
@@ -459,36 +439,40 @@ class StrangerFaults(Family):
         reached += [host.status.epoch for host in facts.hosts()]
         return max(reached, default=0)
 
-    def _fresh_epoch(self) -> Epoch:
+    def _fresh_epoch(self) -> types.Epoch:
         highest, claimed = self._highest_epoch(), self._harm.facts.claims.epochs
         # Nobody would believe more.
         first = (highest // JUMP + 2) * JUMP
         free = [epoch for epoch in range(first, highest + EPOCHS_BY_REQUESTS, JUMP) if epoch not in claimed]
-        return Epoch(self._rng.choice(free or [first + EPOCHS_BY_REQUESTS]))
+        return types.Epoch(self._rng.choice(free or [first + EPOCHS_BY_REQUESTS]))
 
-    def _vote(self, node: SimulatedNode, candidate: ReplicaKey, epoch: Epoch, *, pre_vote: bool) -> VoteRequest:
+    def _vote(
+        self, node: SimulatedNode, candidate: types.ReplicaKey, epoch: types.Epoch, *, pre_vote: bool
+    ) -> messages.VoteRequest:
         claims = self._harm.facts.claims
         claims.epochs.add(epoch)
         claims.candidates.add((epoch, int(candidate.id)))
-        last = OffsetAndEpoch(Offset(10**9), Epoch(max(epoch - 1, 0)))
-        return VoteRequest(epoch=epoch, candidate=candidate, voter=node.key, last=last, pre_vote=pre_vote)
+        last = types.OffsetAndEpoch(types.Offset(10**9), types.Epoch(max(epoch - 1, 0)))
+        return messages.VoteRequest(epoch=epoch, candidate=candidate, voter=node.key, last=last, pre_vote=pre_vote)
 
     def _begin(
-        self, epoch: Epoch, leader_id: NodeId, listeners: Listeners = STRANGER_LISTENERS
-    ) -> BeginQuorumEpochRequest:
+        self, epoch: types.Epoch, leader_id: types.NodeId, listeners: types.Listeners = STRANGER_LISTENERS
+    ) -> messages.BeginQuorumEpochRequest:
         self._harm.facts.claims.leads(epoch)
-        return BeginQuorumEpochRequest(epoch=epoch, leader_id=leader_id, voter=None, listeners=listeners)
+        return messages.BeginQuorumEpochRequest(epoch=epoch, leader_id=leader_id, voter=None, listeners=listeners)
 
-    def _end(self, epoch: Epoch, leader_id: NodeId) -> EndQuorumEpochRequest:
+    def _end(self, epoch: types.Epoch, leader_id: types.NodeId) -> messages.EndQuorumEpochRequest:
         self._harm.facts.claims.leads(epoch)
-        return EndQuorumEpochRequest(epoch=epoch, leader_id=leader_id, successors=(), listeners=STRANGER_LISTENERS)
+        return messages.EndQuorumEpochRequest(
+            epoch=epoch, leader_id=leader_id, successors=(), listeners=STRANGER_LISTENERS
+        )
 
     def _fetch(
-        self, key: ReplicaKey, epoch: Epoch, *, at: OffsetAndEpoch | None = None, wait_ms: int = 0
-    ) -> FetchRequest:
+        self, key: types.ReplicaKey, epoch: types.Epoch, *, at: types.OffsetAndEpoch | None = None, wait_ms: int = 0
+    ) -> messages.FetchRequest:
         self._harm.facts.claims.epochs.add(epoch)
-        place = at or OffsetAndEpoch(Offset(0), Epoch(0))
-        return FetchRequest(
+        place = at or types.OffsetAndEpoch(types.Offset(0), types.Epoch(0))
+        return messages.FetchRequest(
             replica=key,
             epoch=epoch,
             fetch_offset=place.offset,
@@ -498,10 +482,10 @@ class StrangerFaults(Family):
             high_watermark=None,
         )
 
-    def _fetch_snapshot(self, key: ReplicaKey, epoch: Epoch) -> FetchSnapshotRequest:
+    def _fetch_snapshot(self, key: types.ReplicaKey, epoch: types.Epoch) -> messages.FetchSnapshotRequest:
         self._harm.facts.claims.epochs.add(epoch)
-        snapshot_id = OffsetAndEpoch(Offset(1), Epoch(1))
-        return FetchSnapshotRequest(
+        snapshot_id = types.OffsetAndEpoch(types.Offset(1), types.Epoch(1))
+        return messages.FetchSnapshotRequest(
             replica=key, epoch=epoch, snapshot_id=snapshot_id, position=0, size_bytes_max=2**31 - 1
         )
 

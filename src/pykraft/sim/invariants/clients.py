@@ -12,34 +12,13 @@ from pykraft.log.lane import AppendBytes
 from pykraft.protocol.batch import scan
 from pykraft.protocol.records import read_header
 from pykraft.protocol.schema import Body
-from pykraft.sim.facts.history import (
-    OperationOutcome,
-    SearchVerdict,
-    VisitQuestion,
-    check,
-    offset_calls,
-    offsets,
-    register,
-    register_calls,
-)
-from pykraft.sim.invariants.invariant import (
-    CommittedBatch,
-    Invariant,
-    IssuedId,
-    Job,
-    Operation,
-    ProducerAnswer,
-    SimulatedNode,
-    Spoken,
-    View,
-    Visit,
-    transfer_us,
-)
+from pykraft.sim.facts import history
+from pykraft.sim.invariants import invariant
 from pykraft.sim.machine.node import Process
 from pykraft.types import NodeId
 
 
-class AcknowledgedIsCommitted(Invariant):
+class AcknowledgedIsCommitted(invariant.Invariant):
     """Every acknowledged value is committed at the acknowledged offset.
 
     Checked whenever a batch is delivered for the first time, and again when the run is over and every node has
@@ -52,8 +31,8 @@ class AcknowledgedIsCommitted(Invariant):
         self._acknowledged: dict[int, bytes] = {}
         self._committed: dict[int, bytes] = {}
 
-    def decided(self, operation: Operation) -> None:
-        if operation.answer is not OperationOutcome.COMMITTED:
+    def decided(self, operation: invariant.Operation) -> None:
+        if operation.answer is not history.OperationOutcome.COMMITTED:
             return
         assert operation.base_offset is not None
         for offset, value in enumerate(operation.values, start=operation.base_offset):
@@ -84,7 +63,7 @@ TIMEOUTS = 6
 """Something is committed within this many fetch timeouts: a leader is given up after three, and disks may be slow."""
 
 
-class EveryProposalIsDecided(Invariant):
+class EveryProposalIsDecided(invariant.Invariant):
     """At the end no client waits for an outcome that its node knows, or longer than a leader lasts without commits.
 
     A leader without a majority resigns; then the outcome is unknown, which counts as an outcome, too. A follower
@@ -96,18 +75,18 @@ class EveryProposalIsDecided(Invariant):
     """
 
     def _begin(self) -> None:
-        self._open: dict[int, Operation] = {}
+        self._open: dict[int, invariant.Operation] = {}
         self._rose_us: dict[int, int] = {}
         """By node: when its high watermark as a leader last rose."""
 
-    def proposed(self, operation: Operation) -> None:
+    def proposed(self, operation: invariant.Operation) -> None:
         self._open[operation.number] = operation
 
-    def decided(self, operation: Operation) -> None:
+    def decided(self, operation: invariant.Operation) -> None:
         if self._open.pop(operation.number, None) is None:
             raise self.violated(f"operation {operation.number} of node {operation.node_id} is answered twice")
 
-    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
+    def changed(self, node: invariant.SimulatedNode, was: invariant.View, now: invariant.View) -> None:
         if now.leads and now.high_watermark != was.high_watermark:
             self._rose_us[int(node.node_id)] = self.facts.clock.now_us
 
@@ -119,7 +98,7 @@ class EveryProposalIsDecided(Invariant):
                 seen = f"operation {operation.number}, proposed at node {operation.node_id} at {asked:.3f} ms"
                 raise self.violated(f"{seen}, has no answer at {now:.3f} ms: {reason}")
 
-    def _overdue(self, operation: Operation) -> str | None:
+    def _overdue(self, operation: invariant.Operation) -> str | None:
         """Why this open operation should have an outcome, or None. The process that accepted it still runs."""
         scenario, status = self.facts.scenario, self.facts.nodes[operation.node_id].status
         assert status is not None
@@ -136,13 +115,13 @@ class EveryProposalIsDecided(Invariant):
             since_us = max(since_us, self._rose_us.get(operation.node_id, 0))
             seen = "its leader has committed nothing"
         # A leader that commits nothing has no majority that fetches, and resigns.
-        waits_us = transfer_us(scenario, self.facts.network.byte_us)
+        waits_us = invariant.transfer_us(scenario, self.facts.network.byte_us)
         limit_us = TIMEOUTS * scenario.quorum.fetch_timeout_ms * 1_000 + waits_us
         waited_us = self.facts.clock.now_us - since_us
         return f"{seen} for {waited_us / 1_000:.3f} ms" if waited_us > limit_us else None
 
 
-class NoDuplicates(Invariant):
+class NoDuplicates(invariant.Invariant):
     """Each value has one offset.
 
     Clients of a world never propose a value twice, so a duplicate comes from a node.
@@ -161,7 +140,7 @@ class NoDuplicates(Invariant):
                 raise self.violated(f"the value {shown} is committed at offset {known}, and at {offset} again")
 
 
-class Linearizable(Invariant):
+class Linearizable(invariant.Invariant):
     """The history of every register, and of all offsets that clients were told, is linearizable.
 
     Clients write registers, and read them through the log: a read is a record of its own, answered from the state
@@ -175,10 +154,10 @@ class Linearizable(Invariant):
 
     def ended(self) -> None:
         operations = self.facts.history.operations
-        for key, calls in register_calls(operations).items():
-            if check(calls, register) is SearchVerdict.NOT_LINEARIZABLE:
+        for key, calls in history.register_calls(operations).items():
+            if history.check(calls, history.register) is history.SearchVerdict.NOT_LINEARIZABLE:
                 raise self.violated(f"no order explains what clients wrote to register {key} and read from it")
-        if check(offset_calls(operations), offsets) is SearchVerdict.NOT_LINEARIZABLE:
+        if history.check(history.offset_calls(operations), history.offsets) is history.SearchVerdict.NOT_LINEARIZABLE:
             raise self.violated("no order explains the offsets that clients were told")
 
 
@@ -186,7 +165,7 @@ SLACK_MS = 3
 """Host clocks tick in milliseconds, and a wake-up may be one late."""
 
 
-class LingerIsBounded(Invariant):
+class LingerIsBounded(invariant.Invariant):
     """An accepted proposal goes to the disk when its linger time is over, unless the disk is busy.
 
     The leader must set a timer for it, because nothing else may happen at the leader meanwhile.
@@ -196,23 +175,23 @@ class LingerIsBounded(Invariant):
     """
 
     def _begin(self) -> None:
-        self._lingering: defaultdict[int, dict[int, Operation]] = defaultdict(dict)
+        self._lingering: defaultdict[int, dict[int, invariant.Operation]] = defaultdict(dict)
         self._idle_since_ms: dict[int, int] = {}
         """Since when the disk of a node has nothing to do, by the node's clock."""
 
-    def started(self, node: SimulatedNode) -> None:
+    def started(self, node: invariant.SimulatedNode) -> None:
         self._lingering[int(node.node_id)].clear()
 
-    def persisted(self, node: SimulatedNode) -> None:
+    def persisted(self, node: invariant.SimulatedNode) -> None:
         self._idle_since_ms[int(node.node_id)] = node.clock.instant.mono_ms
 
-    def accepted(self, operation: Operation) -> None:
+    def accepted(self, operation: invariant.Operation) -> None:
         assert operation.base_offset is not None
         if operation.is_prepared:
             return
         self._lingering[operation.node_id][operation.base_offset] = operation
 
-    def submitted(self, node: SimulatedNode, job: Job) -> None:
+    def submitted(self, node: invariant.SimulatedNode, job: invariant.Job) -> None:
         lingering = self._lingering[int(node.node_id)]
         idle_since_ms = self._idle_since_ms.pop(int(node.node_id), None)
         if not isinstance(job, AppendBytes) or not lingering:
@@ -234,7 +213,7 @@ class LingerIsBounded(Invariant):
                     raise self.violated(f"{seen} and {late_ms} more, and its disk had nothing to do")
 
 
-class NoPhantoms(Invariant):
+class NoPhantoms(invariant.Invariant):
     """No value is delivered that no client proposed.
 
     Source: ours; Jepsen's checker for sets (unexpected elements).
@@ -243,7 +222,7 @@ class NoPhantoms(Invariant):
     def _begin(self) -> None:
         self._proposed: set[bytes] = set()
 
-    def proposed(self, operation: Operation) -> None:
+    def proposed(self, operation: invariant.Operation) -> None:
         self._proposed.update(operation.values)
 
     def committed(self, base_offset: int, values: Sequence[bytes]) -> None:
@@ -264,7 +243,7 @@ NEVER: Final = (
 """No answer to a correct batch, which its producer still waits for."""
 
 
-class ProducersAreToldTheTruth(Invariant):
+class ProducersAreToldTheTruth(invariant.Invariant):
     """Producers get ids of their own, acknowledgments of committed batches, and errors only for a reason.
 
     A batch that follows the last acknowledged one is never out of order, and the newest epoch of a producer is
@@ -277,12 +256,12 @@ class ProducersAreToldTheTruth(Invariant):
     def _begin(self) -> None:
         self._ids: set[int] = set()
 
-    def id_issued(self, issued: IssuedId) -> None:
+    def id_issued(self, issued: invariant.IssuedId) -> None:
         if issued.producer_id in self._ids:
             raise self.violated(f"node {issued.node_id} issues producer id {issued.producer_id} once more")
         self._ids.add(issued.producer_id)
 
-    def produced(self, answer: ProducerAnswer) -> None:
+    def produced(self, answer: invariant.ProducerAnswer) -> None:
         batch = f"sequence {answer.base_sequence} of epoch {answer.producer_epoch} of producer {answer.producer_id}"
         seen = f"node {answer.node_id} answers {answer.error.name} to {batch}"
         committed_end = self.facts.committed.end_offset
@@ -303,7 +282,7 @@ class ProducersAreToldTheTruth(Invariant):
         return bool(self.facts.records_between) or len(self._ids) > remembered_max
 
 
-class ProducersKeepOrder(Invariant):
+class ProducersKeepOrder(invariant.Invariant):
     """Committed batches of a producer id have ascending epochs, and in each of them sequences from 0 on, each once.
 
     This holds for the log alone, whatever the producers believe: epochs of one producer id ascend, each begins with
@@ -318,7 +297,7 @@ class ProducersKeepOrder(Invariant):
         self._next: dict[int, tuple[int, int]] = {}
         """By producer id: its epoch, and the next sequence in it."""
 
-    def delivered(self, _node: SimulatedNode, batches: Sequence[CommittedBatch]) -> None:
+    def delivered(self, _node: invariant.SimulatedNode, batches: Sequence[invariant.CommittedBatch]) -> None:
         for batch in batches:
             if batch.base_offset < self._end_offset:
                 continue
@@ -336,7 +315,7 @@ class ProducersKeepOrder(Invariant):
             self._next[header.producer_id] = epoch, expected + header.records_count
 
 
-class RejectedStaysOut(Invariant):
+class RejectedStaysOut(invariant.Invariant):
     """No value is both rejected and committed, in either order.
 
     An unknown outcome must be reported as unknown. A client that takes it for a rejection would propose the value
@@ -350,8 +329,8 @@ class RejectedStaysOut(Invariant):
         self._rejected: set[bytes] = set()
         self._committed: set[bytes] = set()
 
-    def decided(self, operation: Operation) -> None:
-        if operation.answer is OperationOutcome.REJECTED:
+    def decided(self, operation: invariant.Operation) -> None:
+        if operation.answer is history.OperationOutcome.REJECTED:
             self._rejected.update(operation.values)
             self._compare(operation.values)
 
@@ -365,7 +344,7 @@ class RejectedStaysOut(Invariant):
                 raise self.violated(f"the value {value[:13].decode('ascii', 'replace')} was rejected and is committed")
 
 
-class RoomIsUsed(Invariant):
+class RoomIsUsed(invariant.Invariant):
     """No leader rejects an append for a full buffer and has room for two batches at the end of the same step.
 
     An append that finds the buffer full of prepared appends schedules them, because nothing else may ever do so,
@@ -374,7 +353,7 @@ class RoomIsUsed(Invariant):
     Source: Kafka ``KafkaRaftClient.append`` (BufferAllocationException); that an append makes room is ours.
     """
 
-    def decided(self, operation: Operation) -> None:
+    def decided(self, operation: invariant.Operation) -> None:
         node = self.facts.nodes[operation.node_id]
         state = node.host.raft.state if node.host is not None and node.host.raft is not None else None
         if not operation.lacked_room or operation.is_prepared or not isinstance(state, Leader):
@@ -401,7 +380,7 @@ class _Known(NamedTuple):
     end_offset: int
 
 
-class ClientsAreToldTheTruth(Invariant):
+class ClientsAreToldTheTruth(invariant.Invariant):
     """Answers name the voters of the log, the leader, and offsets that replicas have; the impossible is refused.
 
     Tools and operators act on these answers: who the voters are, how far each replica is, who leads, and where to
@@ -412,7 +391,7 @@ class ClientsAreToldTheTruth(Invariant):
     """
 
     def _begin(self) -> None:
-        self._asked: dict[Visit, _Known] = {}
+        self._asked: dict[invariant.Visit, _Known] = {}
         self._fetched: dict[tuple[int, int], int] = {}
         """By node and epoch: the highest offset it has fetched at."""
         self._first: dict[tuple[int, int, int | None], tuple[Process, int]] = {}
@@ -421,7 +400,7 @@ class ClientsAreToldTheTruth(Invariant):
         It begins anew when it follows that leader again, and after each download of a snapshot.
         """
 
-    def before_send(self, node: SimulatedNode, spoken: Spoken) -> None:
+    def before_send(self, node: invariant.SimulatedNode, spoken: invariant.Spoken) -> None:
         key = (int(node.node_id), spoken.epoch)
         if spoken.fetched is not None:
             self._fetched[key] = max(self._fetched.get(key, 0), spoken.fetched.offset)
@@ -437,13 +416,15 @@ class ClientsAreToldTheTruth(Invariant):
         elif spoken.fetched is not None and self._first.get(asked, (None, 0))[0] is not process:
             self._first[asked] = (process, process.wiretap.fetch_answers[spoken.target_id])
 
-    def _gets_snapshot(self, spoken: Spoken) -> bool:
+    def _gets_snapshot(self, spoken: invariant.Spoken) -> bool:
         leader = None if spoken.target_id is None else self.facts.nodes.get(NodeId(spoken.target_id))
         status = None if leader is None else leader.status
         return spoken.fetched is not None and status is not None and spoken.fetched.offset < status.log_start_offset
 
-    def visited(self, node: SimulatedNode, visit: Visit) -> None:
-        is_unserved = visit.question is VisitQuestion.ADD_IMPOSSIBLE_VOTER and node.config.operator_listeners == ()
+    def visited(self, node: invariant.SimulatedNode, visit: invariant.Visit) -> None:
+        is_unserved = (
+            visit.question is history.VisitQuestion.ADD_IMPOSSIBLE_VOTER and node.config.operator_listeners == ()
+        )
         if visit.is_refused:
             del self._asked[visit]
             if not is_unserved:
@@ -460,20 +441,20 @@ class ClientsAreToldTheTruth(Invariant):
         if self.facts.claims.is_any:
             return  # Leader and offsets may come from a stranger.
         match visit.question:
-            case VisitQuestion.DESCRIBE_QUORUM:
+            case history.VisitQuestion.DESCRIBE_QUORUM:
                 self._look_at_quorum(node, visit.answer, moments)
-            case VisitQuestion.DESCRIBE_CLUSTER:
+            case history.VisitQuestion.DESCRIBE_CLUSTER:
                 self._look_at_cluster(node, visit.answer, moments)
-            case VisitQuestion.DESCRIBE_BROKERS:
+            case history.VisitQuestion.DESCRIBE_BROKERS:
                 self._look_at_brokers(node, visit.answer)
-            case VisitQuestion.ADD_IMPOSSIBLE_VOTER:
+            case history.VisitQuestion.ADD_IMPOSSIBLE_VOTER:
                 error = ErrorCode(visit.answer["error_code"])
                 if error not in REFUSALS:
                     raise self.violated(f"node {node.node_id} answers {error.name} to a voter that nobody may add")
-            case VisitQuestion.FETCH_COMMITTED:
+            case history.VisitQuestion.FETCH_COMMITTED:
                 self._look_at_records(node, visit.answer)
 
-    def after_event(self, node: SimulatedNode, _now: View) -> None:
+    def after_event(self, node: invariant.SimulatedNode, _now: invariant.View) -> None:
         now_us = self.facts.clock.now_us
         for visit in [each for each in self._asked if now_us - each.asked_us > ANSWER_US]:
             waited_us = now_us - max(visit.asked_us, node.disk.io_errors.stalled_until_us)
@@ -482,13 +463,13 @@ class ClientsAreToldTheTruth(Invariant):
             elif visit.process is node.process and waited_us > ANSWER_US and not node.was_paused_since(visit.asked_us):
                 raise self.violated(f"node {node.node_id} has not answered {visit.question.name} in {waited_us} us")
 
-    def _known(self, node: SimulatedNode) -> _Known:
+    def _known(self, node: invariant.SimulatedNode) -> _Known:
         status = node.status
         assert status is not None
         voters = self.facts.members.voters_of(node).ids
         return _Known(status.epoch, voters, status.leader_id, status.log_end_offset)
 
-    def _look_at_quorum(self, node: SimulatedNode, answer: Body, moments: tuple[_Known, _Known]) -> None:
+    def _look_at_quorum(self, node: invariant.SimulatedNode, answer: Body, moments: tuple[_Known, _Known]) -> None:
         partition = answer["topics"][0]["partitions"][0]
         if answer["error_code"] or partition["error_code"]:
             return
@@ -522,7 +503,9 @@ class ClientsAreToldTheTruth(Invariant):
         if not least <= end_offset <= most:
             raise self.violated(f"{said} that replica {replica_id} is at {end_offset}; it is at {least} to {most}")
 
-    def _must_be_listed(self, other: SimulatedNode, leader: SimulatedNode, listed: set[int]) -> bool:
+    def _must_be_listed(
+        self, other: invariant.SimulatedNode, leader: invariant.SimulatedNode, listed: set[int]
+    ) -> bool:
         """True for a follower that the list lacks although this leader has answered its Fetches."""
         status, other_id = other.status, int(other.node_id)
         assert leader.status is not None
@@ -532,14 +515,14 @@ class ClientsAreToldTheTruth(Invariant):
         is_its = (status.epoch, status.leader_id) == (leader.status.epoch, leader.node_id)
         return is_its and process.wiretap.fetch_answers[int(leader.node_id)] > answered + OTHER_ANSWERS
 
-    def _look_at_records(self, node: SimulatedNode, answer: Body) -> None:
+    def _look_at_records(self, node: invariant.SimulatedNode, answer: Body) -> None:
         partition, committed = answer["responses"][0]["partitions"][0], self.facts.committed.end_offset
         for _, header in scan(partition["records"] or b""):
             if header.end_offset > committed:
                 seen = f"node {node.node_id} sends the batch at {header.base_offset} to who wants committed records"
                 raise self.violated(f"{seen}; all below {committed} is committed")
 
-    def _look_at_cluster(self, node: SimulatedNode, answer: Body, moments: tuple[_Known, _Known]) -> None:
+    def _look_at_cluster(self, node: invariant.SimulatedNode, answer: Body, moments: tuple[_Known, _Known]) -> None:
         if answer["endpoint_type"] != CONTROLLERS:
             raise self.violated(f"node {node.node_id} names brokers to who asks for controllers")
         if answer["error_code"]:
@@ -551,7 +534,7 @@ class ClientsAreToldTheTruth(Invariant):
             seen = f"node {node.node_id} says that {answer['controller_id']} leads the nodes {sorted(told)}"
             raise self.violated(f"{seen}; it follows {leaders[-1]}, and its log names {[*moments[-1].voters]}")
 
-    def _look_at_brokers(self, node: SimulatedNode, answer: Body) -> None:
+    def _look_at_brokers(self, node: invariant.SimulatedNode, answer: Body) -> None:
         """Who asks for brokers gets them where clients are served, and elsewhere the error for it."""
         serves_clients = bool(node.config.client_listeners)
         error = ErrorCode(answer["error_code"])

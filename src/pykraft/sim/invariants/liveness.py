@@ -11,17 +11,7 @@ from pykraft.errors import CorruptionError, ReadError
 from pykraft.log.paths import LOG
 from pykraft.sim.facts.facts import STRANGER_ID
 from pykraft.sim.facts.history import OperationOutcome
-from pykraft.sim.invariants.invariant import (
-    Calm,
-    Invariant,
-    Job,
-    Operation,
-    Report,
-    SimulatedNode,
-    Spoken,
-    View,
-    transfer_us,
-)
+from pykraft.sim.invariants import invariant
 from pykraft.sim.scenario.scenario import FORGED, KINDS
 from pykraft.snapshot.files import parse_snapshot_file
 from pykraft.types import ReportKind
@@ -29,7 +19,7 @@ from pykraft.types import ReportKind
 BLAMES: Final = (ReportKind.PEER_CLOSED, ReportKind.REQUESTER_CLOSED, ReportKind.LEADER_GIVEN_UP)
 
 
-class NobodyIsBlamed(Invariant):
+class NobodyIsBlamed(invariant.Invariant):
     """Only a node that lost its disk closes a connection for what was said on it, or gives up a leader.
 
     A replica closes the connection of a peer whose request or answer no correct peer can have sent: two leaders of
@@ -48,19 +38,19 @@ class NobodyIsBlamed(Invariant):
     def _begin(self) -> None:
         self._forgetful: set[int] = set()
 
-    def wiped(self, node: SimulatedNode) -> None:
+    def wiped(self, node: invariant.SimulatedNode) -> None:
         self._forgetful.add(int(node.node_id))
 
-    def emptied(self, node: SimulatedNode) -> None:
+    def emptied(self, node: invariant.SimulatedNode) -> None:
         """The node knows that it has forgotten, so it must not accuse anybody."""
 
-    def forgot_votes(self, node: SimulatedNode) -> None:
+    def forgot_votes(self, node: invariant.SimulatedNode) -> None:
         self._forgetful.add(int(node.node_id))
 
-    def lost(self, node: SimulatedNode) -> None:
+    def lost(self, node: invariant.SimulatedNode) -> None:
         self._forgetful.add(int(node.node_id))
 
-    def reported(self, node: SimulatedNode, report: Report) -> None:
+    def reported(self, node: invariant.SimulatedNode, report: invariant.Report) -> None:
         if report.kind not in BLAMES or self.facts.claims.is_any or int(node.node_id) in self._forgetful:
             return
         # A client that visits has a negative id: `ClientsAreToldTheTruth` judges the answers to it.
@@ -77,7 +67,7 @@ FETCH_TIMEOUTS = 6
 US_PER_MS = 1_000
 
 
-class CalmQuorumCommits(Invariant):
+class CalmQuorumCommits(invariant.Invariant):
     """Within a bound, a calm majority of the voters has a leader and raises its high watermark.
 
     A quorum that elects for ever is safe but useless. When a majority is connected, elections end within a few
@@ -89,17 +79,19 @@ class CalmQuorumCommits(Invariant):
     """
 
     def _begin(self) -> None:
-        self._calm = Calm(self.facts)
+        self._calm = invariant.Calm(self.facts)
         self._moved_us = 0
         self._end_offset = -1
         quorum, work = self.facts.scenario.quorum, self.facts.scenario.work
         # The time for an election, for one batch over the slowest link, and for the clients' next proposals.
         timeouts_ms = ELECTION_TIMEOUTS * quorum.election_timeout_ms + FETCH_TIMEOUTS * quorum.fetch_timeout_ms
         self.bound_us = (
-            timeouts_ms * US_PER_MS + transfer_us(self.facts.scenario, self.facts.network.byte_us) + 4 * work.period_us
+            timeouts_ms * US_PER_MS
+            + invariant.transfer_us(self.facts.scenario, self.facts.network.byte_us)
+            + 4 * work.period_us
         )
 
-    def after_event(self, _node: SimulatedNode, _now: View) -> None:
+    def after_event(self, _node: invariant.SimulatedNode, _now: invariant.View) -> None:
         if not self._calm.is_due():
             return
         now_us, end_offset = self.facts.clock.now_us, self.facts.committed.end_offset
@@ -124,7 +116,7 @@ REQUESTS_MAX = 120
 """Requests per second. A retry back-off is 20 ms; a new epoch or leader allows some requests without one."""
 
 
-class StrangersAreAskedSeldom(Invariant):
+class StrangersAreAskedSeldom(invariant.Invariant):
     """No process sends a stranger more than 120 requests of the quorum in a second.
 
     Whether the peer rejects the request, has nothing new, or breaks the protocol: a replica waits for its retry
@@ -136,7 +128,7 @@ class StrangersAreAskedSeldom(Invariant):
     def _begin(self) -> None:
         self._asked: dict[int, deque[int]] = {}
 
-    def before_send(self, node: SimulatedNode, spoken: Spoken) -> None:
+    def before_send(self, node: invariant.SimulatedNode, spoken: invariant.Spoken) -> None:
         if spoken.target_id != STRANGER_ID:
             return
         now_us = self.facts.clock.now_us
@@ -156,7 +148,7 @@ LEADERS_PERIOD_US: Final = 60_000_000
 """In so long, one more leader may be elected."""
 
 
-class QuorumOutlastsForgers(Invariant):
+class QuorumOutlastsForgers(invariant.Invariant):
     """While only a stranger forges frames, half as much is acknowledged as before, and leaders stay a minute.
 
     Compared are the values that clients were told are committed: how many a second before a stranger began, and how
@@ -175,18 +167,18 @@ class QuorumOutlastsForgers(Invariant):
         self._quiet = self._forged = 0
         self._leaders = 0
 
-    def decided(self, operation: Operation) -> None:
+    def decided(self, operation: invariant.Operation) -> None:
         if operation.answer is OperationOutcome.COMMITTED:
             self._acknowledged += len(operation.values)
 
-    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
+    def changed(self, node: invariant.SimulatedNode, was: invariant.View, now: invariant.View) -> None:
         if self._is_judge and self._is_forging and now.leads and not was.leads:
             self._leaders += 1
             if self._leaders > 1 + self._all_forged_us // LEADERS_PERIOD_US:
                 seen = f"node {node.node_id} leads epoch {now.epoch}, the leader number {self._leaders} within"
                 raise self.violated(f"{seen} {self._all_forged_us} us in which only a stranger did anything")
 
-    def after_event(self, _node: SimulatedNode, _now: View) -> None:
+    def after_event(self, _node: invariant.SimulatedNode, _now: invariant.View) -> None:
         now_us, is_forging = self.facts.clock.now_us, self.facts.claims.is_forging
         if now_us < self._looked_us + FORGED_PERIOD_US and is_forging == self._is_forging:
             return
@@ -212,7 +204,7 @@ class QuorumOutlastsForgers(Invariant):
             raise self.violated(f"{seen}, {self._quiet} in {self._quiet_us} us before")
 
 
-class Healing(Invariant):
+class Healing(invariant.Invariant):
     """Once the faults stop, every node catches up and new records are committed within a bound.
 
     Every node that was down starts, and all nodes must get everything that was ever acknowledged, and new records
@@ -230,7 +222,7 @@ HALF_MS_US = 500
 """Half a millisecond in microseconds: a machine's clock may be fast."""
 
 
-class OneFetchInFlight(Invariant):
+class OneFetchInFlight(invariant.Invariant):
     """A process sends its leader no Fetch while another one, sent in the same state, waits for its answer.
 
     With two of them the older one could arrive last, and acknowledge records that its sender has truncated since. A
@@ -245,15 +237,15 @@ class OneFetchInFlight(Invariant):
         self._news: Counter[int] = Counter()
         self._sent: dict[int, tuple[object, int]] = {}
 
-    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
+    def changed(self, node: invariant.SimulatedNode, was: invariant.View, now: invariant.View) -> None:
         if (was.role, was.epoch, was.leader_id) != (now.role, now.epoch, now.leader_id):
             self._news[int(node.node_id)] += 1
 
-    def submitted(self, node: SimulatedNode, job: Job) -> None:
+    def submitted(self, node: invariant.SimulatedNode, job: invariant.Job) -> None:
         if isinstance(job, EnterQuarantine | InstallSnapshot):
             self._news[int(node.node_id)] += 1
 
-    def before_send(self, node: SimulatedNode, spoken: Spoken) -> None:
+    def before_send(self, node: invariant.SimulatedNode, spoken: invariant.Spoken) -> None:
         process, status, node_id = node.process, node.status, int(node.node_id)
         if spoken.fetched is None or process is None or status is None or spoken.target_id != status.leader_id:
             return
@@ -266,7 +258,7 @@ class OneFetchInFlight(Invariant):
         self._sent[node_id] = (state, now_us)
 
 
-class NoLastingProspective(Invariant):
+class NoLastingProspective(invariant.Invariant):
     """After the faults no voter stays without a leader and without a candidacy for long.
 
     When the network works, pre-votes end with a candidate, or with news of a leader. Two nodes that deny each other
@@ -282,11 +274,11 @@ class NoLastingProspective(Invariant):
     def faults_ended(self) -> None:
         self._is_quiet = True
 
-    def changed(self, node: SimulatedNode, _was: View, now: View) -> None:
+    def changed(self, node: invariant.SimulatedNode, _was: invariant.View, now: invariant.View) -> None:
         if not now.is_up or not (now.is_prospective or now.role.startswith("unattached")):
             self._since_us.pop(int(node.node_id), None)
 
-    def after_event(self, node: SimulatedNode, now: View) -> None:
+    def after_event(self, node: invariant.SimulatedNode, now: invariant.View) -> None:
         node_id = int(node.node_id)
         if not self._is_quiet or not now.is_prospective or node_id not in now.voters.ids:
             return
@@ -299,7 +291,7 @@ class NoLastingProspective(Invariant):
 QUESTIONS_PER_ELECTION_TIMEOUT: Final = 4
 
 
-class QuestionsArePaced(Invariant):
+class QuestionsArePaced(invariant.Invariant):
     """No process asks a voter for its epoch three times within a quarter of the election timeout.
 
     Anyone can send such requests. If each of them cost a question, a stranger could use the voters to flood another
@@ -316,10 +308,10 @@ class QuestionsArePaced(Invariant):
         self._asked_ms: dict[tuple[int, int], tuple[int | None, int | None]] = {}
         """By asker and voter: when its last two questions left, by its own clock."""
 
-    def started(self, node: SimulatedNode) -> None:
+    def started(self, node: invariant.SimulatedNode) -> None:
         self._asked_ms = {key: asked_ms for key, asked_ms in self._asked_ms.items() if key[0] != node.node_id}
 
-    def before_send(self, node: SimulatedNode, spoken: Spoken) -> None:
+    def before_send(self, node: invariant.SimulatedNode, spoken: invariant.Spoken) -> None:
         target_id = spoken.target_id
         # Several voters may have been moved to the port of one stranger.
         if not spoken.is_question or target_id is None or target_id not in self.facts.nodes:
@@ -338,7 +330,7 @@ TIMES_MAX: Final = 12
 """Limit for one line of one process within the window."""
 
 
-class NobodyRepeatsItself(Invariant):
+class NobodyRepeatsItself(invariant.Invariant):
     """No process reports the same line more than a few times a second.
 
     Such lines hide all others and fill the disk.
@@ -349,11 +341,11 @@ class NobodyRepeatsItself(Invariant):
     def _begin(self) -> None:
         self._said: dict[tuple[int, str], deque[int]] = {}
 
-    def started(self, node: SimulatedNode) -> None:
+    def started(self, node: invariant.SimulatedNode) -> None:
         for key in [key for key in self._said if key[0] == int(node.node_id)]:
             del self._said[key]
 
-    def reported(self, node: SimulatedNode, report: Report) -> None:
+    def reported(self, node: invariant.SimulatedNode, report: invariant.Report) -> None:
         if report.kind is ReportKind.PEER_CLOSED or self.facts.claims.is_any:
             return  # Another bound applies to what strangers make nodes report.
         now_us = self.facts.clock.now_us
@@ -365,7 +357,7 @@ class NobodyRepeatsItself(Invariant):
             raise self.violated(f"node {node.node_id} says {len(times)} times within a second: {report.text}")
 
 
-class NodesStayUp(Invariant):
+class NodesStayUp(invariant.Invariant):
     """No host stops without being asked to, unless its disk failed.
 
     A lost sector must not keep a node down, and a damaged snapshot must not end one that has a newer snapshot.
@@ -373,7 +365,7 @@ class NodesStayUp(Invariant):
     Source: ours; Kafka's ``FaultHandler`` (what is fatal ends the process, and nothing else does).
     """
 
-    def stopped(self, node: SimulatedNode, error: Exception | None) -> None:
+    def stopped(self, node: invariant.SimulatedNode, error: Exception | None) -> None:
         is_start = node.process is None
         if is_start and isinstance(error, ReadError) and str(error.path).endswith(LOG):
             raise self.violated(f"node {node.node_id} does not start: {error}")
@@ -382,7 +374,7 @@ class NodesStayUp(Invariant):
         if error is not None and not node.disk.explains(error) and not node.disk.is_rotten:
             raise self.violated(f"node {node.node_id} stopped: {error}")
 
-    def _is_of_no_use(self, node: SimulatedNode, path: object) -> bool:
+    def _is_of_no_use(self, node: invariant.SimulatedNode, path: object) -> bool:
         """True for a snapshot older than the newest one that the running process knows: it is not needed."""
         found = parse_snapshot_file(Path(str(path)).name)
         raft = node.host.raft if node.host is not None else None
@@ -407,7 +399,7 @@ class _Waiting(NamedTuple):
     received_bytes: int
 
 
-class NobodyWaitsForATrickle(Invariant):
+class NobodyWaitsForATrickle(invariant.Invariant):
     """No voter follows a leader whose answer has hardly moved for three fetch timeouts.
 
     A voter waits beyond the timeout for an answer that moves. An answer of a few bytes per second would hold it
@@ -420,11 +412,11 @@ class NobodyWaitsForATrickle(Invariant):
         self._waiting: dict[int, _Waiting] = {}
         self._next_us: dict[int, int] = {}
 
-    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
+    def changed(self, node: invariant.SimulatedNode, was: invariant.View, now: invariant.View) -> None:
         if (was.role, was.epoch) != (now.role, now.epoch):
             self._waiting.pop(int(node.node_id), None)
 
-    def after_event(self, node: SimulatedNode, now: View) -> None:
+    def after_event(self, node: invariant.SimulatedNode, now: invariant.View) -> None:
         node_id, now_us = int(node.node_id), self.facts.clock.now_us
         if now_us < self._next_us.get(node_id, 0):
             return
@@ -460,7 +452,7 @@ WAKE_UPS_MAX: Final = 600
 """Limit within the window. The busiest nodes of a world reach about 200; one that spins reaches a thousand at once."""
 
 
-class NobodyWakesForNothing(Invariant):
+class NobodyWakesForNothing(invariant.Invariant):
     """No timer of a process rings more than some hundred times a second of its own clock.
 
     A deadline that has passed and is not moved wakes its node again at once, for ever: a core is busy for nothing,
@@ -472,10 +464,10 @@ class NobodyWakesForNothing(Invariant):
     def _begin(self) -> None:
         self._rang_ms: dict[int, deque[int]] = {}
 
-    def started(self, node: SimulatedNode) -> None:
+    def started(self, node: invariant.SimulatedNode) -> None:
         self._rang_ms[int(node.node_id)] = deque()
 
-    def woken(self, node: SimulatedNode) -> None:
+    def woken(self, node: invariant.SimulatedNode) -> None:
         now_ms = node.clock.instant.mono_ms
         rang_ms = self._rang_ms.setdefault(int(node.node_id), deque())
         rang_ms.append(now_ms)

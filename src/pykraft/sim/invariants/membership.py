@@ -9,21 +9,12 @@ from pykraft.core.state import Leader
 from pykraft.errors import ErrorCode
 from pykraft.log.lane import AppendBytes
 from pykraft.sim.facts.facts import FORGER_ID
-from pykraft.sim.invariants.invariant import (
-    Invariant,
-    Job,
-    Report,
-    SimulatedNode,
-    Spoken,
-    View,
-    VoterRecord,
-    VoterRequest,
-)
+from pykraft.sim.invariants import invariant
 from pykraft.sim.scenario.settings import node_at, port_of
 from pykraft.types import ReplicaKey, ReportKind, VoterSet
 
 
-class NewVotersAreAsked(Invariant):
+class NewVotersAreAsked(invariant.Invariant):
     """After the event that starts an addition, a request to the new voter is under way, or its connection failed.
 
     Only that answer ends the addition: a leader that does not ask keeps every other change of the voters away until
@@ -35,7 +26,7 @@ class NewVotersAreAsked(Invariant):
     def _begin(self) -> None:
         self._seen: dict[int, Addition] = {}
 
-    def after_event(self, node: SimulatedNode, now: View) -> None:
+    def after_event(self, node: invariant.SimulatedNode, now: invariant.View) -> None:
         raft = node.host.raft if node.host is not None else None
         if raft is None or not now.leads or not isinstance(raft.state, Leader):
             return
@@ -47,7 +38,7 @@ class NewVotersAreAsked(Invariant):
             raise self.violated(f"leader {node.node_id} adds voter {change.voter.key.id}, and asks it nothing")
 
 
-class NewVoterHasCaughtUp(Invariant):
+class NewVoterHasCaughtUp(invariant.Invariant):
     """A new voter has fetched from its leader at an offset beyond the first record of the epoch.
 
     A voter that is far behind does not help: if the majority needs it, nothing can be committed while it catches
@@ -61,12 +52,12 @@ class NewVoterHasCaughtUp(Invariant):
         self._asked: dict[tuple[ReplicaKey, int], int] = {}
         """Highest fetch offset, by replica and epoch."""
 
-    def before_send(self, node: SimulatedNode, spoken: Spoken) -> None:
+    def before_send(self, node: invariant.SimulatedNode, spoken: invariant.Spoken) -> None:
         if spoken.fetched is not None:
             key = (node.key, spoken.epoch)
             self._asked[key] = max(self._asked.get(key, 0), spoken.fetched.offset)
 
-    def voters_written(self, node: SimulatedNode, record: VoterRecord, _committed_end: int) -> None:
+    def voters_written(self, node: invariant.SimulatedNode, record: invariant.VoterRecord, _committed_end: int) -> None:
         epoch, before = record.entry.epoch, self.facts.members.voters_of(node)
         ledger = self.facts.ledger(node)
         begins = (each.base_offset for each in ledger.entries if each.epoch == epoch)
@@ -78,7 +69,7 @@ class NewVoterHasCaughtUp(Invariant):
                 raise self.violated(f"{seen}, which has {self._asked.get((voter.key, epoch), 0)}")
 
 
-class ChangeIsCommittedWhenTold(Invariant):
+class ChangeIsCommittedWhenTold(invariant.Invariant):
     """A change that an operator was told is done is in a voter set that was committed since the request.
 
     Only a request that asks for an answer before the commit (KIP-1186) gets one earlier, and no operator here sends
@@ -87,7 +78,7 @@ class ChangeIsCommittedWhenTold(Invariant):
     Source: KIP-853 §AddRaftVoter, §RemoveRaftVoter; Kafka ``AddVoterHandler.highWatermarkUpdated``.
     """
 
-    def answered(self, asked: VoterRequest) -> None:
+    def answered(self, asked: invariant.VoterRequest) -> None:
         if asked.answer != ErrorCode.NONE:
             return
         key, is_addition = asked.message.voter, isinstance(asked.message, AddVoterRequest)
@@ -99,7 +90,7 @@ class ChangeIsCommittedWhenTold(Invariant):
         raise self.violated(f"the operator is told that voter {key.id} was {what}, and no committed voter set says so")
 
 
-class VotersCanBeDialed(Invariant):
+class VotersCanBeDialed(invariant.Invariant):
     """No leader writes a voter set with an invalid host name, or with an address at which the voter never was.
 
     Once it is committed, every node dials them at every start; an endpoint that no resolver accepts would end the
@@ -108,7 +99,7 @@ class VotersCanBeDialed(Invariant):
     Source: KIP-853 §UpdateVoter, KAFKA-20661; ours: Kafka commits any string as a host.
     """
 
-    def voters_written(self, node: SimulatedNode, record: VoterRecord, _committed_end: int) -> None:
+    def voters_written(self, node: invariant.SimulatedNode, record: invariant.VoterRecord, _committed_end: int) -> None:
         for voter in record.voters.voters:
             for _, endpoint in voter.listeners:
                 # A voter moves to higher ports only, and may have moved on since it was asked.
@@ -121,7 +112,7 @@ class VotersCanBeDialed(Invariant):
                     raise self.violated(f"{seen} is at {endpoint.host!r}, port {endpoint.port}")
 
 
-class LevelBeforeVoters(Invariant):
+class LevelBeforeVoters(invariant.Invariant):
     """A voter set follows level 1 in the log, in the same batch or before it.
 
     At level 0 some node may be too old to read them, and would count majorities by other voters.
@@ -129,14 +120,14 @@ class LevelBeforeVoters(Invariant):
     Source: KIP-853 §kraft.version, KAFKA-16538; Kafka ``KRaftVersion.isReconfigSupported``.
     """
 
-    def voters_written(self, node: SimulatedNode, record: VoterRecord, _committed_end: int) -> None:
+    def voters_written(self, node: invariant.SimulatedNode, record: invariant.VoterRecord, _committed_end: int) -> None:
         is_first = self.facts.members.record_of(node) is None
         if is_first and not record.level:
             seen = f"leader {node.node_id} of epoch {record.entry.epoch} writes a voter set at {record.offset}"
             raise self.violated(f"{seen}, its log knows no kraft.version")
 
 
-class VotersAreOfTheLog(Invariant):
+class VotersAreOfTheLog(invariant.Invariant):
     """Each node uses the voters of its own log, or those that it began with when its log has none.
 
     A change by one voter is safe because a set counts from the moment it is appended, and because a truncated set
@@ -148,19 +139,19 @@ class VotersAreOfTheLog(Invariant):
     def _begin(self) -> None:
         self._unsure: set[int] = set()
 
-    def started(self, node: SimulatedNode) -> None:
+    def started(self, node: invariant.SimulatedNode) -> None:
         self._unsure.add(int(node.node_id))
 
-    def submitted(self, node: SimulatedNode, job: Job) -> None:
+    def submitted(self, node: invariant.SimulatedNode, job: invariant.Job) -> None:
         is_data = isinstance(job, AppendBytes) and not any(header.is_control for header, _ in job.batches)
         if not is_data and not isinstance(job, WriteElectionState):
             self._unsure.add(int(node.node_id))
 
-    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
+    def changed(self, node: invariant.SimulatedNode, was: invariant.View, now: invariant.View) -> None:
         if was.voters is not now.voters:
             self._unsure.add(int(node.node_id))
 
-    def after_event(self, node: SimulatedNode, now: View) -> None:
+    def after_event(self, node: invariant.SimulatedNode, now: invariant.View) -> None:
         if int(node.node_id) not in self._unsure:
             return
         if node.is_damaged and any(each.offset > node.ledger.end_offset for each in now.snapshots):
@@ -172,7 +163,7 @@ class VotersAreOfTheLog(Invariant):
             raise self.violated(f"{seen}, its log says {[*found.ids]}")
 
 
-class OneChangeInDoubt(Invariant):
+class OneChangeInDoubt(invariant.Invariant):
     """A leader that writes a voter set knows that the newest one in its log is committed.
 
     With two uncommitted changes, a majority of the first set and a majority of the third may have no member in
@@ -181,14 +172,14 @@ class OneChangeInDoubt(Invariant):
     Source: KIP-853 (one change at a time); Raft dissertation §4.1; Kafka ``AddVoterHandler`` and its siblings.
     """
 
-    def voters_written(self, node: SimulatedNode, record: VoterRecord, committed_end: int) -> None:
+    def voters_written(self, node: invariant.SimulatedNode, record: invariant.VoterRecord, committed_end: int) -> None:
         before = self.facts.members.record_of(node)
         if before is not None and before.offset >= committed_end and not record.is_opening:
             seen = f"leader {node.node_id} of epoch {record.entry.epoch} writes a voter set at {record.offset}"
             raise self.violated(f"{seen}, the one at {before.offset} is in doubt: {committed_end} is committed")
 
 
-class VotersChangeByOne(Invariant):
+class VotersChangeByOne(invariant.Invariant):
     """A new voter set adds one voter, removes one, or changes the entries of the same voters.
 
     Then any majority of one and any majority of the other have a member in common. An upgrade of kraft.version
@@ -198,7 +189,7 @@ class VotersChangeByOne(Invariant):
     Source: KIP-853; Raft dissertation §4.1; Kafka ``VoterSet.hasOverlappingMajority``.
     """
 
-    def voters_written(self, node: SimulatedNode, record: VoterRecord, _committed_end: int) -> None:
+    def voters_written(self, node: invariant.SimulatedNode, record: invariant.VoterRecord, _committed_end: int) -> None:
         before, after = self.facts.members.voters_of(node), record.voters
         keys_before, keys_after = ({voter.key for voter in voters.voters} for voters in (before, after))
         is_upgrade = record.level is not None and not record.is_opening
@@ -217,7 +208,7 @@ REQUEST_TIMEOUTS: Final = 5
 US_PER_MS: Final = 1_000
 
 
-class OperatorsAreAnswered(Invariant):
+class OperatorsAreAnswered(invariant.Invariant):
     """A request to a leader to change the voters is answered within some request timeouts.
 
     A change that is not committed in time is rejected, and one that is committed is confirmed. An operator without
@@ -227,15 +218,15 @@ class OperatorsAreAnswered(Invariant):
     """
 
     def _begin(self) -> None:
-        self._asked: dict[VoterRequest, int] = {}
+        self._asked: dict[invariant.VoterRequest, int] = {}
 
-    def asked(self, asked: VoterRequest) -> None:
+    def asked(self, asked: invariant.VoterRequest) -> None:
         self._asked[asked] = self.facts.clock.now_us
 
-    def answered(self, asked: VoterRequest) -> None:
+    def answered(self, asked: invariant.VoterRequest) -> None:
         self._asked.pop(asked, None)
 
-    def after_event(self, node: SimulatedNode, _now: View) -> None:
+    def after_event(self, node: invariant.SimulatedNode, _now: invariant.View) -> None:
         if not self._asked:
             return
         bound_us = REQUEST_TIMEOUTS * node.config.raft.request_timeout_ms * US_PER_MS
@@ -249,7 +240,7 @@ class OperatorsAreAnswered(Invariant):
                 raise self.violated(f"node {node.node_id} has not answered {asked.message} in {waited_us} us")
 
 
-class OwnEpochBeforeVoters(Invariant):
+class OwnEpochBeforeVoters(invariant.Invariant):
     """When a leader writes a voter set, the last committed record is of its own epoch.
 
     A former leader may have written another set that is on less than a majority and may still be committed. Then
@@ -260,7 +251,7 @@ class OwnEpochBeforeVoters(Invariant):
     ``AddVoterHandler`` (the high watermark must be known).
     """
 
-    def voters_written(self, node: SimulatedNode, record: VoterRecord, committed_end: int) -> None:
+    def voters_written(self, node: invariant.SimulatedNode, record: invariant.VoterRecord, committed_end: int) -> None:
         ledger = self.facts.ledger(node)
         last = ledger.at(committed_end - 1)
         last_epoch = last.epoch if last is not None else ledger.begin.epoch
@@ -270,7 +261,7 @@ class OwnEpochBeforeVoters(Invariant):
             raise self.violated(f"{seen}, nothing of its epoch is committed: {committed_end} is")
 
 
-class RemovedLeaderResigns(Invariant):
+class RemovedLeaderResigns(invariant.Invariant):
     """No node stays leader when a voter set without it is committed.
 
     Until then it has to lead, because somebody must commit the change. After that the others would have a leader
@@ -280,7 +271,7 @@ class RemovedLeaderResigns(Invariant):
     ``KafkaRaftClient.maybeResignLeadershipAfterRemoval``.
     """
 
-    def changed(self, node: SimulatedNode, _was: View, now: View) -> None:
+    def changed(self, node: invariant.SimulatedNode, _was: invariant.View, now: invariant.View) -> None:
         if not now.leads or now.high_watermark is None:
             return
         newest = self.facts.members.record_of(node)
@@ -290,7 +281,7 @@ class RemovedLeaderResigns(Invariant):
             raise self.violated(f"{seen}, it is no voter since {newest.offset}")
 
 
-class TwinsAreTold(Invariant):
+class TwinsAreTold(invariant.Invariant):
     """Whoever sends records to a twin of a voter has raised an alarm in this epoch, which names the voter.
 
     Otherwise nobody learns that the two processes exist: each of them works, and `describe` shows healthy voters.
@@ -301,11 +292,11 @@ class TwinsAreTold(Invariant):
     def _begin(self) -> None:
         self._told: set[tuple[int, int, int]] = set()
 
-    def reported(self, node: SimulatedNode, report: Report) -> None:
+    def reported(self, node: invariant.SimulatedNode, report: invariant.Report) -> None:
         if report.kind is ReportKind.TWIN and node.host is not None and node.host.raft is not None:
             self._told.add((int(node.node_id), int(node.host.raft.state.epoch), report.values[0]))
 
-    def after_event(self, _node: SimulatedNode, _now: View) -> None:
+    def after_event(self, _node: invariant.SimulatedNode, _now: invariant.View) -> None:
         fed = self.facts.claims.fed_twins
         if fed and not fed <= self._told:
             leader_id, epoch, voter_id = min(fed - self._told)

@@ -34,16 +34,7 @@ from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.messages.fetch import HIGH_WATERMARK_NOT_TOLD
 from pykraft.protocol.records import scan
 from pykraft.sim.invariants import ALL
-from pykraft.sim.machine.trace import (
-    Arrived,
-    Changed,
-    FaultInjected,
-    NodeState,
-    RecordedEvent,
-    Recorder,
-    Sent,
-    TraceLine,
-)
+from pykraft.sim.machine import trace
 
 ANSWER = " answer"
 UNREADABLE = "unreadable"
@@ -269,7 +260,7 @@ UNDER_WAY, LOST = -1, -2
 SCRIPTS = ("model.js", "draw.js", "links.js", "controls.js")
 
 
-def render(recorder: Recorder, *, title: str, replay: str, reason: str | None) -> str:
+def render(recorder: trace.Recorder, *, title: str, replay: str, reason: str | None) -> str:
     """The page as text. ``reason`` is that of a failure, or None."""
     told, nodes = _Told(recorder), recorder.nodes
     violation = None
@@ -309,7 +300,7 @@ def render(recorder: Recorder, *, title: str, replay: str, reason: str | None) -
 class _Told:
     """Events and messages as lists for JSON."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: trace.Recorder) -> None:
         self.events: list[list[Any]] = []
         self.messages: list[list[Any]] = []
         self._words = Words()
@@ -318,20 +309,20 @@ class _Told:
         for event in recorder.events:
             self._add(event)
 
-    def _add(self, event: RecordedEvent) -> None:
+    def _add(self, event: trace.RecordedEvent) -> None:
         match event:
-            case Sent():
+            case trace.Sent():
                 self._sent(event)
-            case Arrived():
+            case trace.Arrived():
                 self._arrived(event)
-            case Changed(state=state):
+            case trace.Changed(state=state):
                 self._event(event, "c", _listed(state))
-            case FaultInjected(kind=kind):
+            case trace.FaultInjected(kind=kind):
                 self._event(event, "f", kind)
-            case TraceLine(text=text):
+            case trace.TraceLine(text=text):
                 self._event(event, "n", text)
 
-    def _sent(self, sent: Sent) -> None:
+    def _sent(self, sent: trace.Sent) -> None:
         assert sent.node_id is not None
         told = self._words.describe(sent.node_id, sent.target_id, sent.frame)
         self._place_of[sent.number] = len(self.messages)
@@ -339,7 +330,7 @@ class _Told:
         self.messages.append([sent.node_id, sent.target_id, told.kind, told.text, len(self.events), fate])
         self._event(sent, "s", self._place_of[sent.number])
 
-    def _arrived(self, arrived: Arrived) -> None:
+    def _arrived(self, arrived: trace.Arrived) -> None:
         place = self._place_of.get(arrived.number)
         if place is None:
             return
@@ -347,11 +338,11 @@ class _Told:
             self.messages[place][-1] = len(self.events)
         self._event(arrived, "a", place)
 
-    def _event(self, event: RecordedEvent, kind: str, payload: object) -> None:
+    def _event(self, event: trace.RecordedEvent, kind: str, payload: object) -> None:
         self.events.append([event.at_us, event.node_id or 0, kind, payload])
 
 
-def _listed(state: NodeState) -> list[Any]:
+def _listed(state: trace.NodeState) -> list[Any]:
     return [
         state.role,
         state.epoch,

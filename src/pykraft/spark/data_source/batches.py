@@ -16,17 +16,7 @@ from pyspark.sql.datasource import InputPartition
 from pykraft.errors import CorruptionError
 from pykraft.protocol.compression import Compression
 from pykraft.spark.arrow_columns import array_column, text_column
-from pykraft.spark.data_source.decode import (
-    MICROSECONDS_PER_MS,
-    TIMESTAMP_MS_MAX,
-    DamagedBytes,
-    constant,
-    damage_row,
-    damaged,
-    location_columns,
-    records_of,
-    sound_batches,
-)
+from pykraft.spark.data_source import decode
 from pykraft.spark.data_source.headers import Headers, headers_of
 from pykraft.spark.data_source.options import SourceOptions
 from pykraft.spark.data_source.selection import EVERY_BATCH, Selection, arrow_schema
@@ -49,9 +39,9 @@ def batches_of(
 
     Errors: CorruptionError with file, position and what was found; if ``tolerant``, a row reports the damage instead.
     """
-    for part in sound_batches(split, data, tolerant=tolerant, headers=headers, are_checked=are_checked):
-        if isinstance(part, DamagedBytes):
-            yield damage_row(split, part, selection.schema)
+    for part in decode.sound_batches(split, data, tolerant=tolerant, headers=headers, are_checked=are_checked):
+        if isinstance(part, decode.DamagedBytes):
+            yield decode.damage_row(split, part, selection.schema)
             continue
         are_within = (part.last_offsets >= split.start_offset) & (part.column("base_offset") < split.end_offset)
         for group in _neighbors(part, are_within & selection.wanted(part)):
@@ -69,7 +59,7 @@ def _rows(split: Split, data: Buffer, headers: Headers, selection: Selection) ->
     count, positions, sizes = len(headers), headers.positions, headers.sizes_bytes
     edges = np.append(positions, positions[-1] + sizes[-1]).astype(np.int32)
     codecs = [Compression(codec).name.lower() for codec in headers.codecs.tolist()]
-    columns = location_columns(split, positions + split.position) | {
+    columns = decode.location_columns(split, positions + split.position) | {
         "batch_size": array_column(sizes.astype(np.int32), pa.int32()),
         "base_offset": array_column(headers.column("base_offset"), pa.int64()),
         "last_offset": array_column(headers.last_offsets, pa.int64()),
@@ -81,17 +71,17 @@ def _rows(split: Split, data: Buffer, headers: Headers, selection: Selection) ->
         "compression": text_column(codecs),
         "crc": array_column(headers.column("crc"), pa.int64()),
         "content": pa.BinaryArray.from_buffers(pa.binary(), count, [None, pa.py_buffer(edges), pa.py_buffer(data)]),
-        "corrupt": constant(None, count),
+        "corrupt": decode.constant(None, count),
     }
     return pa.RecordBatch.from_arrays([columns[field.name] for field in selection.schema], schema=selection.schema)
 
 
 def _times(split: Split, positions: np.ndarray, times_ms: np.ndarray) -> pa.Array:
     """A column of times. Errors: CorruptionError for a time that a column of microseconds cannot hold."""
-    beyond = np.flatnonzero((times_ms < -TIMESTAMP_MS_MAX) | (times_ms > TIMESTAMP_MS_MAX))
+    beyond = np.flatnonzero((times_ms < -decode.TIMESTAMP_MS_MAX) | (times_ms > decode.TIMESTAMP_MS_MAX))
     if len(beyond):
-        raise damaged(split, int(positions[beyond[0]]), f"one of the time {times_ms[beyond[0]]} ms")
-    return array_column(times_ms * MICROSECONDS_PER_MS, arrow_schema("batches").field("base_timestamp").type)
+        raise decode.damaged(split, int(positions[beyond[0]]), f"one of the time {times_ms[beyond[0]]} ms")
+    return array_column(times_ms * decode.MICROSECONDS_PER_MS, arrow_schema("batches").field("base_timestamp").type)
 
 
 @dataclass(frozen=True)
@@ -108,10 +98,10 @@ def read_split(partition: InputPartition, options: SourceOptions, selection: Sel
     split = partition.split
     if split.damage is not None:
         size_bytes = split.end_position - split.position
-        damage = DamagedBytes(position=0, size_bytes=size_bytes, offset=split.start_offset, text=split.damage)
-        yield damage_row(split, damage, selection.schema)
+        damage = decode.DamagedBytes(position=0, size_bytes=size_bytes, offset=split.start_offset, text=split.damage)
+        yield decode.damage_row(split, damage, selection.schema)
         return
-    rows_of = batches_of if options.rows == "batches" else records_of
+    rows_of = batches_of if options.rows == "batches" else decode.records_of
     for chunk in chunks_with(headers_of, split):
         try:
             yield from rows_of(

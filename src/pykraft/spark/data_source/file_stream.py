@@ -25,16 +25,8 @@ from pyspark.sql.types import StructType
 
 from pykraft.errors import CorruptionError, StorageError, UsageError
 from pykraft.log.directory import meta_in
+from pykraft.spark.data_source import file_plan
 from pykraft.spark.data_source.batches import SplitPartition, read_split
-from pykraft.spark.data_source.file_plan import (
-    check_names,
-    end_of,
-    find_end,
-    find_replicas,
-    find_start,
-    spans_from,
-    while_segments_vanish,
-)
 from pykraft.spark.data_source.options import SourceOptions
 from pykraft.spark.data_source.selection import columns_for, select
 from pykraft.spark.data_source.splits import Limit, SplitPlan, plan_splits
@@ -107,8 +99,8 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as below
         """See `DataSourceStreamReader`: as the options say."""
         replicas: dict[str, ReplicaPosition] = {}
-        found = find_replicas(self._options.patterns)
-        check_names(found, self._options)
+        found = file_plan.find_replicas(self._options.patterns)
+        file_plan.check_names(found, self._options)
         for replica in found:
             offset, cursor = self._find_start(replica)
             replicas[replica.name] = position_of(cursor, offset, began=offset)
@@ -121,7 +113,9 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @without_traceback
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """See `SupportsTriggerAvailableNow`: the stream ends at the current log ends."""
-        self._end = {replica.name: end_of(replica) for replica in find_replicas(self._options.patterns)}
+        self._end = {
+            replica.name: file_plan.end_of(replica) for replica in file_plan.find_replicas(self._options.patterns)
+        }
 
     @without_traceback
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
@@ -129,7 +123,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Errors: UsageError for a checkpoint of another quorum, and for a truncated log; CorruptionError.
         """
-        replicas = find_replicas(self._options.patterns)
+        replicas = file_plan.find_replicas(self._options.patterns)
         _check_cluster(start, replicas)
         share = max(1, len(replicas))
         found: dict[str, ReplicaPosition] = {}
@@ -148,7 +142,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """See `DataSourceStreamReader`. Errors: as `latestOffset`."""
-        replicas = find_replicas(self._options.patterns)
+        replicas = file_plan.find_replicas(self._options.patterns)
         _check_cluster(start, replicas)
         splits: list[InputPartition] = []
         for replica in replicas:
@@ -169,12 +163,12 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @without_traceback
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """See `DataSourceStreamReader`: the log ends."""
-        replicas = find_replicas(self._options.patterns)
-        positions = {replica.name: {"offset": end_of(replica)} for replica in replicas}
+        replicas = file_plan.find_replicas(self._options.patterns)
+        positions = {replica.name: {"offset": file_plan.end_of(replica)} for replica in replicas}
         return {"cluster": _cluster_id(replicas), "replicas": positions}
 
     def _limit(self, replica: ReplicaLog, limit: ReadLimit, share: int) -> Limit:
-        end = find_end(replica, self._options.end, replica.start())
+        end = file_plan.find_end(replica, self._options.end, replica.start())
         if self._end is not None:
             end = min(end, self._end.get(replica.name, Offset(0)))
         records, size_bytes = records_and_bytes(limit, self._options)
@@ -194,7 +188,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         def plan() -> SplitPlan:
             known = self._cursors.get((replica.name, position["offset"]))
             cursor = resumed(replica, position) if known is None else replica.resume(known)
-            spans = spans_from(replica, cursor, self._options)
+            spans = file_plan.spans_from(replica, cursor, self._options)
             try:
                 offset = position["offset"]
                 made = plan_splits(replica.name, cursor, spans, start_offset=offset, limit=limit, fs=replica.fs)
@@ -204,7 +198,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._cursors[replica.name, position["offset"]] = replica.resume(cursor)
             return made
 
-        made = while_segments_vanish(plan)
+        made = file_plan.while_segments_vanish(plan)
         self._forget(replica, below=position["offset"])
         self._cursors[replica.name, made.end.offset] = made.end
         return made
@@ -224,7 +218,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return position_of(cursor, offset, began=offset)
 
     def _find_start(self, replica: ReplicaLog) -> tuple[Offset, Cursor]:
-        return find_start(replica, self._options.start, or_log_start=not self._options.fails_on_data_loss)
+        return file_plan.find_start(replica, self._options.start, or_log_start=not self._options.fails_on_data_loss)
 
 
 def _cluster_id(replicas: Sequence[ReplicaLog]) -> str | None:

@@ -18,16 +18,11 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 from pykraft.errors import UsageError
 from pykraft.spark.pipeline import gold
 from pykraft.spark.pipeline.status import TableStatus, pipeline_status
+from pykraft.spark.tables import names
 from pykraft.spark.tables.delta import DeltaTables
-from pykraft.spark.tables.names import (
-    CONTROL,
-    EPOCHS,
-    RECORDS,
-    THROUGHPUT,
-)
 
 GoldRow = Mapping[str, Any]
-GOLD = {"epochs": EPOCHS, "throughput": THROUGHPUT}
+GOLD = {"epochs": names.EPOCHS, "throughput": names.THROUGHPUT}
 """The table for each of gold's results."""
 
 
@@ -76,7 +71,7 @@ def make_report(
 
     Errors: UsageError if there are no tables, or no rows of that replica; StorageError if they cannot be written.
     """
-    everything = tables.read(spark, RECORDS)
+    everything = tables.read(spark, names.RECORDS)
     ends = everything.groupBy("replica").agg(F.max("offset").alias("last_offset")).collect()
     known: list[str | None] = sorted((row["replica"] for row in ends), key=lambda name: (name is not None, name))
     if replica is not None and replica not in known:
@@ -84,7 +79,7 @@ def make_report(
     chosen = replica if replica is not None else _furthest({row["replica"]: row["last_offset"] for row in ends})
     records = gold.of_replica(everything, chosen).persist()
     try:
-        control = gold.of_replica(tables.read(spark, CONTROL), chosen)
+        control = gold.of_replica(tables.read(spark, names.CONTROL), chosen)
         totals = records.agg(
             F.count_if(~F.col("is_control")).alias("records"),
             F.count_if(F.col("is_control")).alias("control_records"),

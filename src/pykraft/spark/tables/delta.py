@@ -32,6 +32,7 @@ from pyspark.sql.types import StructField, StructType
 
 from pykraft.errors import StorageError, UsageError
 from pykraft.spark.arrow_columns import number_column, text_column
+from pykraft.spark.tables import parquet_writer
 from pykraft.spark.tables.commit import (
     COMMIT,
     Commit,
@@ -43,13 +44,6 @@ from pykraft.spark.tables.commit import (
     newest_commit,
 )
 from pykraft.spark.tables.names import PARQUET_COLUMNS, TABLES
-from pykraft.spark.tables.parquet_writer import (
-    ParquetFile,
-    make_folder,
-    statistics_json,
-    sync_folder,
-    write_parquet_file,
-)
 
 COMMIT_ATTEMPTS_MAX: Final = 5
 """An attempt fails only if another program changed columns or properties since the table was opened."""
@@ -70,7 +64,7 @@ class DeltaAppend:
     columns: StructType
     commit: Commit
 
-    def finish(self, files: Sequence[ParquetFile]) -> int | None:
+    def finish(self, files: Sequence[parquet_writer.ParquetFile]) -> int | None:
         """Commit these files; returns their rows, or None if another program made this append meanwhile.
 
         Errors: as `DeltaTables.begin`.
@@ -124,7 +118,7 @@ class DeltaTables:
             return None
         else:
             table = _with_columns(folder, table, columns)
-        make_folder(folder)
+        parquet_writer.make_folder(folder)
         return DeltaAppend(folder=folder, table=table, columns=columns, commit=commit)
 
     def newest(self, name: str) -> Commit | None:
@@ -187,7 +181,7 @@ def _commit(
     folder: Path,
     table: DeltaTable | None,
     rows: StructType,
-    files: Sequence[ParquetFile],
+    files: Sequence[parquet_writer.ParquetFile],
     *,
     mode: Literal["append", "overwrite"],
     properties: CommitProperties,
@@ -209,23 +203,23 @@ def _commit(
     return True
 
 
-def write_parquet_files(frame: DataFrame, folder: Path) -> list[ParquetFile]:
+def write_parquet_files(frame: DataFrame, folder: Path) -> list[parquet_writer.ParquetFile]:
     """The files with the rows of ``frame``, one for each of its non-empty partitions.
 
     Errors: StorageError if the folder cannot be created; errors of the tasks, as Spark raises them.
     """
-    make_folder(folder)
+    parquet_writer.make_folder(folder)
     columns = column_types(frame.schema)
 
     def write(groups: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        file = write_parquet_file(groups, folder, columns)
+        file = parquet_writer.write_parquet_file(groups, folder, columns)
         if file is not None:
             yield pa.RecordBatch.from_arrays(file_columns(file), names=FILE_NAMES)
 
-    return [ParquetFile(**row.asDict()) for row in frame.mapInArrow(write, FILE_COLUMNS).collect()]
+    return [parquet_writer.ParquetFile(**row.asDict()) for row in frame.mapInArrow(write, FILE_COLUMNS).collect()]
 
 
-def file_columns(file: ParquetFile) -> list[pa.Array]:
+def file_columns(file: parquet_writer.ParquetFile) -> list[pa.Array]:
     """A file as a row of `FILE_COLUMNS`."""
     numbers = [number_column([number], pa.int64()) for number in (file.size_bytes, file.rows, file.modified_ms)]
     return [text_column([file.name]), *numbers, text_column([file.statistics])]
@@ -263,16 +257,16 @@ def _convert(tables: DeltaTables, name: str) -> None:
     (folder / PARQUET_COLUMNS).unlink()
 
 
-def _linked(file: Path, folder: Path, columns: StructType) -> ParquetFile:
+def _linked(file: Path, folder: Path, columns: StructType) -> parquet_writer.ParquetFile:
     target = folder / file.name
     if not target.exists():
         os.link(file, target)
-        sync_folder(folder)
+        parquet_writer.sync_folder(folder)
     footer, status = pq.read_metadata(file), file.stat()
-    return ParquetFile(
+    return parquet_writer.ParquetFile(
         name=file.name,
         size_bytes=status.st_size,
         rows=footer.num_rows,
         modified_ms=status.st_mtime_ns // 1_000_000,
-        statistics=statistics_json(footer, column_types(columns)),
+        statistics=parquet_writer.statistics_json(footer, column_types(columns)),
     )
