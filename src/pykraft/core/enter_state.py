@@ -9,6 +9,7 @@ Source: KIP-595, KIP-996; Kafka ``KafkaRaftClient.transitionTo*`` and ``QuorumSt
 from dataclasses import replace
 from typing import assert_never
 
+from pykraft import types
 from pykraft.core.effects import PlannedBatch, RejectProposal
 from pykraft.core.election import NEVER_MS, Tally, early_campaign_ms
 from pykraft.core.leader.accumulation import Accumulation
@@ -20,22 +21,11 @@ from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigne
 from pykraft.core.transitions import become
 from pykraft.core.voter_history import BOOTSTRAP_OFFSET
 from pykraft.errors import NotLeaderError
-from pykraft.types import (
-    Epoch,
-    Instant,
-    KRaftVersion,
-    KRaftVoters,
-    LeaderChange,
-    Listeners,
-    MembershipRecord,
-    NodeId,
-    Offset,
-    ReplicaKey,
-    VoterSet,
-)
 
 
-def to_unattached(replica: Replica, epoch: Epoch, now: Instant, *, leader_id: NodeId | None = None) -> None:
+def to_unattached(
+    replica: Replica, epoch: types.Epoch, now: types.Instant, *, leader_id: types.NodeId | None = None
+) -> None:
     """Enter a higher epoch without a leader to follow; ``leader_id`` is set when its endpoints are unknown."""
     new = Unattached(
         epoch=epoch,
@@ -48,10 +38,10 @@ def to_unattached(replica: Replica, epoch: Epoch, now: Instant, *, leader_id: No
 
 def to_follower(
     replica: Replica,
-    epoch: Epoch,
-    leader_id: NodeId,
-    listeners: Listeners,
-    now: Instant,
+    epoch: types.Epoch,
+    leader_id: types.NodeId,
+    listeners: types.Listeners,
+    now: types.Instant,
     *,
     fetch_deadline_ms: int | None = None,
 ) -> None:
@@ -73,7 +63,7 @@ def to_follower(
     _leave(replica, new)
 
 
-def to_prospective(replica: Replica, now: Instant, *, is_early: bool = False) -> None:
+def to_prospective(replica: Replica, now: types.Instant, *, is_early: bool = False) -> None:
     """Ask for pre-votes; the only voter has its majority at once.
 
     ``is_early``: the fetch timeout has not expired, but the leader refuses connections (ADR 063).
@@ -99,11 +89,11 @@ def to_prospective(replica: Replica, now: Instant, *, is_early: bool = False) ->
         to_candidate(replica, now)
 
 
-def to_candidate(replica: Replica, now: Instant) -> None:
+def to_candidate(replica: Replica, now: types.Instant) -> None:
     """Start the next epoch with a vote for this replica; the only voter leads at once."""
     assert replica.local.key is not None
     new = Candidate(
-        epoch=Epoch(replica.epoch + 1),
+        epoch=types.Epoch(replica.epoch + 1),
         voted=replica.local.key,
         high_watermark=replica.high_watermark,
         election_deadline_ms=replica.draw_election_deadline_ms(now),
@@ -114,20 +104,20 @@ def to_candidate(replica: Replica, now: Instant) -> None:
         to_leader(replica, now)
 
 
-def to_leader(replica: Replica, now: Instant) -> None:
+def to_leader(replica: Replica, now: types.Instant) -> None:
     """Lead: the first batch of the epoch names the leader, the voters and who granted (KIP-595 §Leader start)."""
     candidate = replica.state
     assert isinstance(candidate, Candidate)
     assert replica.local.id is not None
     replica.connections.pre_votes_asked.clear()
     start = replica.log.end_offset
-    leader_change = LeaderChange(
+    leader_change = types.LeaderChange(
         leader_id=replica.local.id, voters=replica.voters.ids, granting_voters=tuple(sorted(candidate.tally.granted))
     )
     control = (leader_change, *_opening_records(replica))
     opening = PlannedBatch(
         base_offset=start,
-        end_offset=Offset(start + len(control)),
+        end_offset=types.Offset(start + len(control)),
         epoch=candidate.epoch,
         timestamp_ms=now.wall_ms,
         control=control,
@@ -160,7 +150,7 @@ def to_leader(replica: Replica, now: Instant) -> None:
     append_planned(replica, leader, (opening,))
 
 
-def _opening_records(replica: Replica) -> tuple[MembershipRecord, ...]:
+def _opening_records(replica: Replica) -> tuple[types.MembershipRecord, ...]:
     """The voter set, if the log does not have it or has an old entry for this leader.
 
     The leader then writes it right after LeaderChange, before a record of its epoch commits. That is safe, since it
@@ -174,21 +164,21 @@ def _opening_records(replica: Replica) -> tuple[MembershipRecord, ...]:
     # At first, only the checkpoint of a formatted quorum has the voter set, so the leader copies it into the log.
     if voters == replica.voters and replica.voter_history.voters_offset != BOOTSTRAP_OFFSET:
         return ()
-    return (KRaftVersion(replica.kraft_version), KRaftVoters(voters))
+    return (types.KRaftVersion(replica.kraft_version), types.KRaftVoters(voters))
 
 
-def _volatile_voters(replica: Replica) -> VoterSet:
+def _volatile_voters(replica: Replica) -> types.VoterSet:
     """At kraft.version 0: the static voters as this leader knows them, for an upgrade to write into the log.
 
     The configuration has neither directory ids nor supported levels. At first the leader knows only its own; the other
     voters tell it theirs with UpdateRaftVoter, and the next leader starts over.
     """
     if replica.kraft_version > 0:
-        return VoterSet()
-    return VoterSet.of((*replica.voters.voters, replica.local.voter))
+        return types.VoterSet()
+    return types.VoterSet.of((*replica.voters.voters, replica.local.voter))
 
 
-def to_resigned(replica: Replica, now: Instant) -> None:
+def to_resigned(replica: Replica, now: types.Instant) -> None:
     """Stop leading for the rest of this epoch; EndQuorumEpoch will name the successors."""
     leader = replica.state
     assert isinstance(leader, Leader)
@@ -204,7 +194,7 @@ def to_resigned(replica: Replica, now: Instant) -> None:
     _leave(replica, new)
 
 
-def give_up_campaign(replica: Replica, now: Instant) -> None:
+def give_up_campaign(replica: Replica, now: types.Instant) -> None:
     """The pre-vote failed or timed out: return to the known leader, or else become Unattached."""
     prospective = replica.state
     assert isinstance(prospective, Prospective)
@@ -229,7 +219,7 @@ def give_up_campaign(replica: Replica, now: Instant) -> None:
     become(replica, new)
 
 
-def cast_vote(replica: Replica, candidate: ReplicaKey, now: Instant) -> None:
+def cast_vote(replica: Replica, candidate: types.ReplicaKey, now: types.Instant) -> None:
     """Grant the standard vote of this epoch and restart the election timer."""
     state = replica.state
     deadline_ms = replica.draw_election_deadline_ms(now)
@@ -244,7 +234,7 @@ def cast_vote(replica: Replica, candidate: ReplicaKey, now: Instant) -> None:
         become(replica, replace(state, voted=candidate, election_deadline_ms=deadline_ms))
 
 
-def adopt_voter_set(replica: Replica, leader: Leader, now: Instant) -> None:
+def adopt_voter_set(replica: Replica, leader: Leader, now: types.Instant) -> None:
     """Another voter set is in force: the leader counts with it from now on.
 
     Source: KIP-853; Kafka ``LeaderState.updateVoterAndObserverStates``.
@@ -255,7 +245,7 @@ def adopt_voter_set(replica: Replica, leader: Leader, now: Instant) -> None:
     leader.begin_quorum_deadline_ms = now.mono_ms
 
 
-def check_quorum_deadline_ms(replica: Replica, now: Instant) -> int:
+def check_quorum_deadline_ms(replica: Replica, now: types.Instant) -> int:
     """When a leader that no majority fetches from resigns (mono ms); never for the only voter."""
     if replica.is_only_voter:
         return NEVER_MS
@@ -263,7 +253,7 @@ def check_quorum_deadline_ms(replica: Replica, now: Instant) -> int:
     return now.mono_ms + replica.config.fetch_timeout_ms * 3 // 2
 
 
-def _unattached_deadline_ms(replica: Replica, now: Instant) -> int:
+def _unattached_deadline_ms(replica: Replica, now: types.Instant) -> int:
     """Keep an election timer that is already running, otherwise draw a new one; observers never campaign."""
     state = replica.state
     if not replica.may_lead:

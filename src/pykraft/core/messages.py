@@ -12,20 +12,8 @@ Source: KIP-595, KIP-853, KIP-996, KIP-1166; Kafka's message definitions of 4.3 
 
 from typing import Final, TypeAlias
 
+from pykraft import types
 from pykraft.errors import ErrorCode
-from pykraft.types import (
-    EPOCH_ZERO,
-    NO_LISTENERS,
-    Epoch,
-    Listeners,
-    MembershipRecord,
-    NodeId,
-    Offset,
-    OffsetAndEpoch,
-    ReplicaKey,
-    VersionRange,
-    Voter,
-)
 from pykraft.value import value
 
 
@@ -33,10 +21,10 @@ from pykraft.value import value
 class VoteRequest:
     """Vote and PreVote. ``last`` is the candidate's log end (offset exclusive) and last epoch."""
 
-    epoch: Epoch
-    candidate: ReplicaKey
-    voter: ReplicaKey | None
-    last: OffsetAndEpoch
+    epoch: types.Epoch
+    candidate: types.ReplicaKey
+    voter: types.ReplicaKey | None
+    last: types.OffsetAndEpoch
     pre_vote: bool
 
 
@@ -45,20 +33,20 @@ class VoteResponse:
     """``error`` is the partition's; a top-level error arrives as `TopLevelError`."""
 
     error: int
-    epoch: Epoch
-    leader_id: NodeId | None
+    epoch: types.Epoch
+    leader_id: types.NodeId | None
     vote_granted: bool
-    listeners: Listeners = NO_LISTENERS
+    listeners: types.Listeners = types.NO_LISTENERS
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class BeginQuorumEpochRequest:
     """A leader announces itself; ``voter`` is the replica key that it means to address."""
 
-    epoch: Epoch
-    leader_id: NodeId
-    voter: ReplicaKey | None
-    listeners: Listeners
+    epoch: types.Epoch
+    leader_id: types.NodeId
+    voter: types.ReplicaKey | None
+    listeners: types.Listeners
 
 
 @value(frozen=True, slots=True, kw_only=True)
@@ -66,19 +54,19 @@ class BeginQuorumEpochResponse:
     """Answer to BeginQuorumEpoch."""
 
     error: int
-    epoch: Epoch
-    leader_id: NodeId | None
-    listeners: Listeners = NO_LISTENERS
+    epoch: types.Epoch
+    leader_id: types.NodeId | None
+    listeners: types.Listeners = types.NO_LISTENERS
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class EndQuorumEpochRequest:
     """A leader resigns; ``successors`` are the voters, most caught up first (version 0: ids only)."""
 
-    epoch: Epoch
-    leader_id: NodeId
-    successors: tuple[ReplicaKey, ...]
-    listeners: Listeners = NO_LISTENERS
+    epoch: types.Epoch
+    leader_id: types.NodeId
+    successors: tuple[types.ReplicaKey, ...]
+    listeners: types.Listeners = types.NO_LISTENERS
 
 
 @value(frozen=True, slots=True, kw_only=True)
@@ -86,9 +74,9 @@ class EndQuorumEpochResponse:
     """Answer to EndQuorumEpoch."""
 
     error: int
-    epoch: Epoch
-    leader_id: NodeId | None
-    listeners: Listeners = NO_LISTENERS
+    epoch: types.Epoch
+    leader_id: types.NodeId | None
+    listeners: types.Listeners = types.NO_LISTENERS
 
 
 @value(frozen=True, slots=True, kw_only=True)
@@ -100,10 +88,10 @@ class FetchRequest:
     committed (ADR 118).
     """
 
-    replica: ReplicaKey | None
-    epoch: Epoch
-    fetch_offset: Offset
-    last_fetched_epoch: Epoch
+    replica: types.ReplicaKey | None
+    epoch: types.Epoch
+    fetch_offset: types.Offset
+    last_fetched_epoch: types.Epoch
     wait_ms_max: int
     size_bytes_max: int
     high_watermark: int | None
@@ -117,11 +105,11 @@ class FetchedBatch:
     ``membership`` are the voter set and kraft.version records of a control batch, by offset (KIP-853).
     """
 
-    base_offset: Offset
-    end_offset: Offset
-    epoch: Epoch
+    base_offset: types.Offset
+    end_offset: types.Offset
+    epoch: types.Epoch
     size_bytes: int
-    membership: tuple[tuple[Offset, MembershipRecord], ...] = ()
+    membership: tuple[tuple[types.Offset, types.MembershipRecord], ...] = ()
 
 
 @value(frozen=True, slots=True, kw_only=True)
@@ -135,25 +123,25 @@ class FetchResponse:
     """
 
     error: int
-    epoch: Epoch
-    leader_id: NodeId | None
-    high_watermark: Offset | None
-    log_start_offset: Offset
-    diverging: OffsetAndEpoch | None = None
-    batch_start: Offset | None = None
-    snapshot_id: OffsetAndEpoch | None = None
+    epoch: types.Epoch
+    leader_id: types.NodeId | None
+    high_watermark: types.Offset | None
+    log_start_offset: types.Offset
+    diverging: types.OffsetAndEpoch | None = None
+    batch_start: types.Offset | None = None
+    snapshot_id: types.OffsetAndEpoch | None = None
     batches: tuple[FetchedBatch, ...] = ()
     invalid: str | None = None
-    listeners: Listeners = NO_LISTENERS
+    listeners: types.Listeners = types.NO_LISTENERS
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class FetchSnapshotRequest:
     """Bytes of a snapshot file from ``position`` (KIP-630)."""
 
-    replica: ReplicaKey | None
-    epoch: Epoch
-    snapshot_id: OffsetAndEpoch
+    replica: types.ReplicaKey | None
+    epoch: types.Epoch
+    snapshot_id: types.OffsetAndEpoch
     position: int
     size_bytes_max: int
 
@@ -168,13 +156,13 @@ class FetchSnapshotResponse:
     """
 
     error: int
-    epoch: Epoch | None
-    leader_id: NodeId | None
-    snapshot_id: OffsetAndEpoch
+    epoch: types.Epoch | None
+    leader_id: types.NodeId | None
+    snapshot_id: types.OffsetAndEpoch
     size_bytes: int = 0
     position: int = 0
     received_bytes: int = 0
-    listeners: Listeners = NO_LISTENERS
+    listeners: types.Listeners = types.NO_LISTENERS
 
 
 @value(frozen=True, slots=True, kw_only=True)
@@ -188,7 +176,7 @@ class DescribeQuorumRequest:
 class DescribedReplica:
     """One row of DescribeQuorum: offsets -1 when unknown, timestamps in wall ms, -1 when unknown."""
 
-    key: ReplicaKey
+    key: types.ReplicaKey
     log_end_offset: int
     last_fetch_timestamp: int
     last_caught_up_timestamp: int
@@ -201,20 +189,20 @@ class DescribeQuorumResponse:
     error: int
     asked_as: str | None = None
     error_message: str | None = None
-    leader_id: NodeId | None = None
-    epoch: Epoch = EPOCH_ZERO
-    high_watermark: Offset | None = None
+    leader_id: types.NodeId | None = None
+    epoch: types.Epoch = types.EPOCH_ZERO
+    high_watermark: types.Offset | None = None
     voters: tuple[DescribedReplica, ...] = ()
     observers: tuple[DescribedReplica, ...] = ()
-    nodes: tuple[Voter, ...] = ()
+    nodes: tuple[types.Voter, ...] = ()
 
 
 @value(frozen=True, slots=True, kw_only=True)
 class AddVoterRequest:
     """AddRaftVoter (KIP-853, KIP-1186)."""
 
-    voter: ReplicaKey
-    listeners: Listeners
+    voter: types.ReplicaKey
+    listeners: types.Listeners
     timeout_ms: int
     ack_when_committed: bool = True
 
@@ -223,7 +211,7 @@ class AddVoterRequest:
 class RemoveVoterRequest:
     """RemoveRaftVoter (KIP-853)."""
 
-    voter: ReplicaKey
+    voter: types.ReplicaKey
 
 
 MAY_BE_MADE_YET: Final = "may still take effect"
@@ -242,10 +230,10 @@ class ChangeVoterResponse:
 class UpdateVoterRequest:
     """UpdateRaftVoter: a voter tells the leader its listeners and supported levels (KIP-853)."""
 
-    epoch: Epoch
-    voter: ReplicaKey
-    listeners: Listeners
-    kraft_version: VersionRange
+    epoch: types.Epoch
+    voter: types.ReplicaKey
+    listeners: types.Listeners
+    kraft_version: types.VersionRange
 
 
 @value(frozen=True, slots=True, kw_only=True)
@@ -253,9 +241,9 @@ class UpdateVoterResponse:
     """Answer to UpdateRaftVoter with the current leader and its endpoint, if known."""
 
     error: int
-    epoch: Epoch
-    leader_id: NodeId | None
-    listeners: Listeners = NO_LISTENERS
+    epoch: types.Epoch
+    leader_id: types.NodeId | None
+    listeners: types.Listeners = types.NO_LISTENERS
 
 
 @value(frozen=True, slots=True, kw_only=True)
@@ -270,7 +258,7 @@ class UpdateFeaturesRequest:
 class TransferLeadershipRequest:
     """An operator wants this voter to lead; the leader waits ``timeout_ms`` for it to have the whole log."""
 
-    target_id: NodeId
+    target_id: types.NodeId
     timeout_ms: int
 
 
@@ -280,8 +268,8 @@ class TransferLeadershipResponse:
 
     error: int
     error_message: str | None
-    leader_id: NodeId | None
-    epoch: Epoch
+    leader_id: types.NodeId | None
+    epoch: types.Epoch
 
 
 @value(frozen=True, slots=True, kw_only=True)
@@ -291,7 +279,7 @@ class ApiVersionsRequest:
     ``node_id`` is the one that it means: pykraft's nodes refuse to answer for another one (KIP-1242).
     """
 
-    node_id: NodeId
+    node_id: types.NodeId
 
 
 @value(frozen=True, slots=True, kw_only=True)
@@ -299,7 +287,7 @@ class ApiVersionsResponse:
     """``kraft_version`` is the range of levels that the replica supports; None when it does not name the feature."""
 
     error: int
-    kraft_version: VersionRange | None = None
+    kraft_version: types.VersionRange | None = None
 
 
 @value(frozen=True, slots=True, kw_only=True)

@@ -14,19 +14,11 @@ Source: KIP-595, KIP-996; Kafka ``QuorumState.initialize``; the shape is etcd's 
 from random import Random
 
 from pykraft.config import RaftConfig
+from pykraft.core import events
 from pykraft.core.connections import Connections
 from pykraft.core.effects import ClosePeer, CloseRequester, Effect
 from pykraft.core.election import Tally, draw_election_timeout_ms
 from pykraft.core.enter_state import to_leader, to_prospective
-from pykraft.core.events import (
-    Event,
-    Persisted,
-    RequestAbandoned,
-    RequestReceived,
-    ResponseReceived,
-    SendFailed,
-    TimerDue,
-)
 from pykraft.core.leader.appending import flushed
 from pykraft.core.log_view import LogView
 from pykraft.core.on.dispatch import on_local_event, on_request, on_response, on_send_failed
@@ -156,7 +148,7 @@ class Raft:
         begin(replica, now)
         return self._end(now)
 
-    def step(self, event: Event, now: Instant) -> list[Effect]:
+    def step(self, event: events.Event, now: Instant) -> list[Effect]:
         """Handle one event and return its effects; none once the shutdown is complete.
 
         A message that no correct peer sends closes its connection and changes nothing.
@@ -179,14 +171,14 @@ class Raft:
         self.status = status_of(replica)
         return replica.outbox.take(now.mono_ms)
 
-    def _handle(self, event: Event, now: Instant) -> None:
+    def _handle(self, event: events.Event, now: Instant) -> None:
         replica = self._replica
         match event:
-            case RequestReceived():
+            case events.RequestReceived():
                 on_request(replica, event, now)
-            case RequestAbandoned():
+            case events.RequestAbandoned():
                 replica.parked.drop(event.request_id)
-            case ResponseReceived():
+            case events.ResponseReceived():
                 if replica.connections.received(event.peer_id, event.correlation_id):
                     try:
                         on_response(replica, event, now)
@@ -194,16 +186,16 @@ class Raft:
                         # Otherwise the same request would be sent, and rejected, again at once.
                         replica.connections.back_off(event.peer_id, now.mono_ms)
                         raise
-            case SendFailed():
+            case events.SendFailed():
                 if replica.connections.received(event.peer_id, event.correlation_id):
                     replica.connections.back_off(event.peer_id, now.mono_ms)
                     on_send_failed(replica, event, now)
-            case Persisted():
+            case events.Persisted():
                 replica.outbox.persist(event.io)
                 replica.log.persist(event.io)
                 if isinstance(replica.state, Leader):
                     flushed(replica, replica.state)
-            case TimerDue():
+            case events.TimerDue():
                 pass
             case _:
                 # Requests of the application and results of the host, such as a finished download.
@@ -243,8 +235,8 @@ class Raft:
         return self._replica.voter_history
 
 
-def _close(event: Event, error: ProtocolError) -> Effect:
-    if isinstance(event, RequestReceived):
+def _close(event: events.Event, error: ProtocolError) -> Effect:
+    if isinstance(event, events.RequestReceived):
         return CloseRequester(request_id=event.request_id, reason=str(error))
-    assert isinstance(event, ResponseReceived)
+    assert isinstance(event, events.ResponseReceived)
     return ClosePeer(peer_id=event.peer_id, reason=str(error))

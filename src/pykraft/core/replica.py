@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import assert_never
 
+from pykraft import types
 from pykraft.config import RaftConfig
 from pykraft.core.answer_pace import floor_bytes
 from pykraft.core.connections import Connections
@@ -23,23 +24,6 @@ from pykraft.core.outbox import Outbox
 from pykraft.core.proof import PROVEN, Proof, Survey
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
 from pykraft.core.voter_history import VoterHistory
-from pykraft.types import (
-    EPOCH_MAX,
-    KRAFT_VERSIONS,
-    NO_LISTENERS,
-    ZERO_UUID,
-    Endpoint,
-    Epoch,
-    Instant,
-    Listeners,
-    NodeId,
-    Offset,
-    ReplicaKey,
-    Uuid,
-    VersionRange,
-    Voter,
-    VoterSet,
-)
 
 BOOTSTRAP_ID_FIRST = -2
 """Bootstrap servers have no known node id; they get -2, -3, … in the order of their list."""
@@ -53,23 +37,23 @@ class LocalReplica:
     id. Every step reads it several times, so it is built once.
     """
 
-    id: NodeId | None
-    directory_id: Uuid
-    listeners: Listeners
+    id: types.NodeId | None
+    directory_id: types.Uuid
+    listeners: types.Listeners
     default_listener: str
-    kraft_version: VersionRange = KRAFT_VERSIONS
+    kraft_version: types.VersionRange = types.KRAFT_VERSIONS
     proof: Proof = PROVEN
-    key: ReplicaKey | None = field(init=False, repr=False)
+    key: types.ReplicaKey | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        assert self.directory_id != ZERO_UUID, "the zero directory id stands for an unknown one"
-        object.__setattr__(self, "key", None if self.id is None else ReplicaKey(self.id, self.directory_id))
+        assert self.directory_id != types.ZERO_UUID, "the zero directory id stands for an unknown one"
+        object.__setattr__(self, "key", None if self.id is None else types.ReplicaKey(self.id, self.directory_id))
 
     @property
-    def voter(self) -> Voter:
+    def voter(self) -> types.Voter:
         """This replica as an entry of a voter set; it must have an id."""
         assert self.key is not None
-        return Voter(key=self.key, listeners=self.listeners, kraft_version=self.kraft_version)
+        return types.Voter(key=self.key, listeners=self.listeners, kraft_version=self.kraft_version)
 
 
 class Replica:
@@ -81,7 +65,7 @@ class Replica:
         config: RaftConfig,
         local: LocalReplica,
         voter_history: VoterHistory,
-        bootstrap: tuple[Endpoint, ...],
+        bootstrap: tuple[types.Endpoint, ...],
         log: LogView,
         rng: Random,
         state: State,
@@ -101,8 +85,8 @@ class Replica:
             floor_bytes=self.floor_bytes,
         )
         self.parked = ParkedFetches()
-        self.told_leader: tuple[Epoch, NodeId | None] = (Epoch(0), None)
-        self.told_role: tuple[str, Epoch] | None = None
+        self.told_leader: tuple[types.Epoch, types.NodeId | None] = (types.Epoch(0), None)
+        self.told_role: tuple[str, types.Epoch] | None = None
         self.shutdown_deadline_ms: int | None = None
         self.refused_by: set[int] = set()
         """Peers that refused the last connection, and since a shutdown began: no process listens there."""
@@ -123,13 +107,13 @@ class Replica:
         self.epoch_budget = EpochBudget()
         self.refused_epochs = 0
         """Number of requests and responses refused because they would have raised the epoch beyond the budget."""
-        self.given_up: tuple[Epoch, NodeId] | None = None
+        self.given_up: tuple[types.Epoch, types.NodeId] | None = None
         """Epoch and id of a leader that contradicted itself or committed data; not fetched from in that epoch."""
-        self.foreign_batch: tuple[tuple[Epoch, Offset] | None, int] = None, 0
+        self.foreign_batch: tuple[tuple[types.Epoch, types.Offset] | None, int] = None, 0
         """Epoch of a leader that sent a batch that begins within this log, where, and how often in a row."""
-        self.led_directories: dict[NodeId, Uuid] = {}
+        self.led_directories: dict[types.NodeId, types.Uuid] = {}
         """The directories that fetched as static voters while this replica led, until it follows another leader."""
-        self.asked_high_watermark: Offset | None = None
+        self.asked_high_watermark: types.Offset | None = None
         """What the newest Fetch told as this replica's high watermark."""
         self.asked_size_bytes = config.fetch_size_bytes_max
         """What the next Fetch asks for, unless it may ask for less: batches as small as the last ones come in parts."""
@@ -137,13 +121,13 @@ class Replica:
         """When the current step began (mono ms)."""
         self.bootstrap = bootstrap
         """Endpoints to ask for the leader, whichever nodes are there."""
-        self._asked_voters: VoterSet | None = None
-        self._asked_listeners: Listeners | None = None
-        self._reply_listeners: dict[str, Listeners] = {}
+        self._asked_voters: types.VoterSet | None = None
+        self._asked_listeners: types.Listeners | None = None
+        self._reply_listeners: dict[str, types.Listeners] = {}
         self._is_voter = self._is_only_voter = False
 
     @property
-    def voters(self) -> VoterSet:
+    def voters(self) -> types.VoterSet:
         return self.voter_history.voters
 
     @property
@@ -152,17 +136,17 @@ class Replica:
         return self.voter_history.kraft_version
 
     @property
-    def epoch(self) -> Epoch:
+    def epoch(self) -> types.Epoch:
         """Epoch of the state; it may not be durable yet."""
         return self.state.epoch
 
     @property
-    def leader_id(self) -> NodeId | None:
+    def leader_id(self) -> types.NodeId | None:
         """Leader of this epoch if known; a resigned leader still names itself."""
         return None if isinstance(self.state, Candidate) else self.state.leader_id
 
     @property
-    def leader_listeners(self) -> Listeners:
+    def leader_listeners(self) -> types.Listeners:
         """Endpoints of the leader of this epoch; empty when unknown."""
         match self.state:
             case Leader() | Resigned():
@@ -170,7 +154,7 @@ class Replica:
             case Follower() | Prospective():
                 return self.state.leader_listeners
             case Unattached() | Candidate():
-                return NO_LISTENERS
+                return types.NO_LISTENERS
             case _:
                 assert_never(self.state)
 
@@ -190,11 +174,11 @@ class Replica:
         return self.given_up is not None and self.given_up == (self.epoch, self.leader_id)
 
     @property
-    def voted(self) -> ReplicaKey | None:
+    def voted(self) -> types.ReplicaKey | None:
         return None if isinstance(self.state, (Leader, Resigned)) else self.state.voted
 
     @property
-    def high_watermark(self) -> Offset | None:
+    def high_watermark(self) -> types.Offset | None:
         """Exclusive end of the committed records; None while unknown."""
         return None if isinstance(self.state, Resigned) else self.state.high_watermark
 
@@ -241,7 +225,7 @@ class Replica:
         """True when an election timeout of this replica starts an election."""
         is_fit = self.log.quarantine is None and self.survey is None and self.shutdown_deadline_ms is None
         # No epoch follows EPOCH_MAX, so there is nothing to campaign for.
-        return is_fit and self.state.epoch < EPOCH_MAX and self.may_lead
+        return is_fit and self.state.epoch < types.EPOCH_MAX and self.may_lead
 
     @property
     def role(self) -> str:
@@ -262,22 +246,22 @@ class Replica:
             case _:
                 assert_never(self.state)
 
-    def draw_election_deadline_ms(self, now: Instant) -> int:
+    def draw_election_deadline_ms(self, now: types.Instant) -> int:
         """Draw a new random election deadline (mono ms)."""
         # At least 1 ms ahead, so that a configured timeout of 0 does not expire in the same step.
         return now.mono_ms + max(1, draw_election_timeout_ms(self.rng, self.config.election_timeout_ms))
 
-    def voter_peer(self, node_id: NodeId) -> Peer | None:
+    def voter_peer(self, node_id: types.NodeId) -> Peer | None:
         """A voter's endpoint on the default listener; None when it is unknown."""
         endpoint = self.voters.listeners(node_id).get(self.local.default_listener)
         return Peer(id=node_id, endpoint=endpoint) if endpoint else None
 
-    def would_move(self, voter: Voter) -> bool:
+    def would_move(self, voter: types.Voter) -> bool:
         """True when the other nodes would dial this voter somewhere else, if this entry replaced its own."""
         known = self.voter_peer(voter.key.id)
         return known is not None and known.endpoint != voter.listeners.get(self.local.default_listener)
 
-    def bootstrap_endpoint(self, peer_id: int) -> Endpoint | None:
+    def bootstrap_endpoint(self, peer_id: int) -> types.Endpoint | None:
         """Where the bootstrap server with this id is; None for an id that no server has."""
         at = BOOTSTRAP_ID_FIRST - peer_id
         return self.bootstrap[at] if 0 <= at < len(self.bootstrap) else None
@@ -299,11 +283,11 @@ class Replica:
         others = (self.voter_peer(node_id) for node_id in self.voters.ids if node_id != self.local.id)
         return (*servers, *(peer for peer in others if peer is not None and peer.endpoint not in known))
 
-    def listeners_of(self, node_id: NodeId | None, told: Listeners) -> Listeners:
+    def listeners_of(self, node_id: types.NodeId | None, told: types.Listeners) -> types.Listeners:
         """Endpoints of a leader: those it sent, or else those in the voter set."""
         return told if len(told) else self.voters.listeners(node_id)
 
-    def reply_listeners(self, listener: str) -> Listeners:
+    def reply_listeners(self, listener: str) -> types.Listeners:
         """The leader's endpoint on the listener where the request arrived; empty when unknown."""
         listeners = self.leader_listeners
         # Each answer to a Fetch asks, and endpoints are immutable: one answer for each listener is kept.
@@ -312,7 +296,7 @@ class Replica:
         found = self._reply_listeners.get(listener)
         if found is None:
             endpoint = listeners.get(listener)
-            found = Listeners(((listener.upper(), endpoint),)) if endpoint else NO_LISTENERS
+            found = types.Listeners(((listener.upper(), endpoint),)) if endpoint else types.NO_LISTENERS
             if len(self._reply_listeners) < len(listeners):
                 self._reply_listeners[listener] = found
         return found

@@ -20,26 +20,14 @@ from pykraft.core.departure import note_denial_of_leader
 from pykraft.core.events import AnswersProgressed, RequestReceived, ResponseReceived, SendFailed
 from pykraft.core.leader.progress import ReplicaProgress
 from pykraft.core.messages import DescribedReplica, DescribeQuorumRequest, DescribeQuorumResponse
+from pykraft.core.on import download, quorum_epoch
 from pykraft.core.on.corruption import on_corruption_found
-from pykraft.core.on.download import (
-    on_download_advanced,
-    on_download_failed,
-    on_fetch_snapshot_request,
-    on_fetch_snapshot_response,
-)
 from pykraft.core.on.early_campaign import on_leader_refused
 from pykraft.core.on.fetch_request import note_sign_of_life, on_fetch_request
 from pykraft.core.on.fetch_response import on_commit_heard, on_fetch_response
 from pykraft.core.on.following import check_not_refused, hear_whole
 from pykraft.core.on.proof import on_survey_unsupported
 from pykraft.core.on.propose import on_appends_scheduled, on_proposed, on_resign_requested, on_shutdown_requested
-from pykraft.core.on.quorum_epoch import (
-    on_begin_quorum_epoch_request,
-    on_begin_quorum_epoch_response,
-    on_connection_lost,
-    on_end_quorum_epoch_request,
-    on_end_quorum_epoch_response,
-)
 from pykraft.core.on.read import on_read_requested
 from pykraft.core.on.requests import reply
 from pykraft.core.on.snapshot import on_snapshot_frozen, on_snapshots_expired
@@ -81,12 +69,12 @@ def on_answers_progressed(replica: Replica, event: AnswersProgressed, now: Insta
 
 HANDLERS: Mapping[type[events.Event], Callable[[Replica, Any, Instant], None]] = {
     events.AnswersProgressed: on_answers_progressed,
-    events.ConnectionLost: on_connection_lost,
+    events.ConnectionLost: quorum_epoch.on_connection_lost,
     events.Proposed: on_proposed,
     events.AppendsScheduled: on_appends_scheduled,
     events.CorruptionFound: on_corruption_found,
-    events.DownloadAdvanced: on_download_advanced,
-    events.DownloadFailed: on_download_failed,
+    events.DownloadAdvanced: download.on_download_advanced,
+    events.DownloadFailed: download.on_download_failed,
     events.SnapshotFrozen: on_snapshot_frozen,
     events.SnapshotsExpired: on_snapshots_expired,
     events.ResignRequested: on_resign_requested,
@@ -152,10 +140,10 @@ def _row(seen: ReplicaProgress) -> DescribedReplica:
 
 REQUEST_HANDLERS: Mapping[type[messages.Request], Callable[[Replica, RequestReceived, Any, Instant], None]] = {
     messages.VoteRequest: on_vote_request,
-    messages.BeginQuorumEpochRequest: on_begin_quorum_epoch_request,
-    messages.EndQuorumEpochRequest: on_end_quorum_epoch_request,
+    messages.BeginQuorumEpochRequest: quorum_epoch.on_begin_quorum_epoch_request,
+    messages.EndQuorumEpochRequest: quorum_epoch.on_end_quorum_epoch_request,
     messages.FetchRequest: on_fetch_request,
-    messages.FetchSnapshotRequest: on_fetch_snapshot_request,
+    messages.FetchSnapshotRequest: download.on_fetch_snapshot_request,
     messages.UpdateVoterRequest: on_update_voter_request,
     messages.DescribeQuorumRequest: on_describe_quorum_request,
     messages.AddVoterRequest: on_add_voter_request,
@@ -166,10 +154,10 @@ REQUEST_HANDLERS: Mapping[type[messages.Request], Callable[[Replica, RequestRece
 
 RESPONSE_HANDLERS: Mapping[type[messages.Response], Callable[[Replica, ResponseReceived, Any, Instant], None]] = {
     messages.VoteResponse: on_vote_response,
-    messages.BeginQuorumEpochResponse: on_begin_quorum_epoch_response,
-    messages.EndQuorumEpochResponse: on_end_quorum_epoch_response,
+    messages.BeginQuorumEpochResponse: quorum_epoch.on_begin_quorum_epoch_response,
+    messages.EndQuorumEpochResponse: quorum_epoch.on_end_quorum_epoch_response,
     messages.FetchResponse: on_fetch_response,
-    messages.FetchSnapshotResponse: on_fetch_snapshot_response,
+    messages.FetchSnapshotResponse: download.on_fetch_snapshot_response,
     messages.UpdateVoterResponse: on_update_voter_response,
     messages.ChangeVoterResponse: on_change_voter_response,
     messages.ApiVersionsResponse: on_api_versions_response,

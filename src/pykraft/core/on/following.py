@@ -10,18 +10,10 @@ Source: KIP-595 §Leader discovery; Kafka ``KafkaRaftClient.maybeTransition`` an
 from dataclasses import replace
 from typing import TypeAlias
 
+from pykraft.core import messages
 from pykraft.core.departure import note_denial_of_leader
 from pykraft.core.effects import Report
 from pykraft.core.enter_state import to_follower, to_unattached
-from pykraft.core.messages import (
-    NONE,
-    BeginQuorumEpochResponse,
-    EndQuorumEpochResponse,
-    FetchResponse,
-    FetchSnapshotResponse,
-    UpdateVoterResponse,
-    VoteResponse,
-)
 from pykraft.core.on.epoch_raise import may_answer_raise
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower, Leader, Prospective, Resigned
@@ -29,12 +21,12 @@ from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.types import EPOCH_MAX, NO_LISTENERS, Epoch, Instant, Listeners, NodeId
 
 QuorumAnswer: TypeAlias = (
-    VoteResponse
-    | BeginQuorumEpochResponse
-    | EndQuorumEpochResponse
-    | FetchResponse
-    | FetchSnapshotResponse
-    | UpdateVoterResponse
+    messages.VoteResponse
+    | messages.BeginQuorumEpochResponse
+    | messages.EndQuorumEpochResponse
+    | messages.FetchResponse
+    | messages.FetchSnapshotResponse
+    | messages.UpdateVoterResponse
 )
 """Responses that carry error, epoch and leader."""
 
@@ -234,6 +226,6 @@ def settle_answer(replica: Replica, peer_id: int, answer: QuorumAnswer, now: Ins
     if not _can_dial_leader(replica):
         correct_listeners(replica, epoch, leader_id, told)
     check_not_refused(error)
-    if error != NONE:
+    if error != messages.NONE:
         replica.connections.back_off(peer_id, now.mono_ms)
-    return error == NONE
+    return error == messages.NONE

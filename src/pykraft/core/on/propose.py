@@ -5,20 +5,13 @@ Source: KIP-595 §Leader (append, linger); Kafka ``RaftClient.prepareAppend``, `
 
 from typing import Final
 
+from pykraft import errors
 from pykraft.core.effects import AcceptProposal, RejectProposal, Report
 from pykraft.core.events import AppendsScheduled, Proposed, ResignRequested, ShutdownRequested
 from pykraft.core.leader.appending import drain_if_due
 from pykraft.core.never_leads import appends_nothing
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
-from pykraft.errors import (
-    BufferFullError,
-    LeadershipTransferError,
-    NotLeaderError,
-    PykraftError,
-    RecordBatchTooLargeError,
-    UsageError,
-)
 from pykraft.types import Instant, Offset
 
 STORAGE_IS_BEHIND: Final = "the leader's storage is too far behind: propose again later"
@@ -46,7 +39,9 @@ def on_proposed(replica: Replica, event: Proposed, now: Instant) -> None:
             replica.outbox.add(AcceptProposal(handle=event.handle, base_offset=base_offset, epoch=leader.epoch))
             return
         # Prepared appends fill the buffer until they are scheduled, however fast the storage is.
-        error = BufferFullError(STORAGE_IS_BEHIND if leader.accumulation.held_from is None else PREPARED_FILL_BUFFER)
+        error = errors.BufferFullError(
+            STORAGE_IS_BEHIND if leader.accumulation.held_from is None else PREPARED_FILL_BUFFER
+        )
     replica.outbox.add(RejectProposal(handle=event.handle, error=error))
 
 
@@ -99,19 +94,19 @@ def _add(leader: Leader, event: Proposed, now: Instant) -> Offset | None:
     )
 
 
-def _refusal(replica: Replica, event: Proposed) -> PykraftError | None:
+def _refusal(replica: Replica, event: Proposed) -> errors.PykraftError | None:
     leader = replica.state
     if not isinstance(leader, Leader) or event.epoch < leader.epoch or leader.resign_requested:
-        return NotLeaderError(replica.leader_id if replica.has_remote_leader else None, replica.epoch)
+        return errors.NotLeaderError(replica.leader_id if replica.has_remote_leader else None, replica.epoch)
     if event.epoch > leader.epoch:
-        return UsageError(f"epoch {event.epoch} has not begun: this node leads epoch {leader.epoch}")
+        return errors.UsageError(f"epoch {event.epoch} has not begun: this node leads epoch {leader.epoch}")
     if appends_nothing(replica):
-        return NotLeaderError(None, replica.epoch)
+        return errors.NotLeaderError(None, replica.epoch)
     if replica.transfer is not None:
-        return LeadershipTransferError(replica.transfer.target_id)
+        return errors.LeadershipTransferError(replica.transfer.target_id)
     if event.count < 1:
-        return UsageError("a proposal holds at least one record")
+        return errors.UsageError("a proposal holds at least one record")
     if not leader.accumulation.fits(event.size_bytes):
         most = replica.config.batch_size_bytes_max
-        return RecordBatchTooLargeError(f"the records take {event.size_bytes} bytes, a batch may take {most}")
+        return errors.RecordBatchTooLargeError(f"the records take {event.size_bytes} bytes, a batch may take {most}")
     return None

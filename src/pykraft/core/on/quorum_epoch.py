@@ -5,14 +5,9 @@ Source: KIP-595 §BeginQuorumEpoch, §EndQuorumEpoch; KIP-853 (leader endpoints,
 
 from dataclasses import replace
 
+from pykraft.core import messages
 from pykraft.core.departure import note_goodbye
 from pykraft.core.events import ConnectionLost, RequestReceived, ResponseReceived
-from pykraft.core.messages import (
-    BeginQuorumEpochRequest,
-    BeginQuorumEpochResponse,
-    EndQuorumEpochRequest,
-    EndQuorumEpochResponse,
-)
 from pykraft.core.on.epoch_raise import raise_error
 from pykraft.core.on.following import check_consistent, correct_listeners, learn_leader, settle_answer
 from pykraft.core.on.read import note_confirmation
@@ -24,7 +19,7 @@ from pykraft.types import Instant, NodeId
 
 
 def on_end_quorum_epoch_request(
-    replica: Replica, event: RequestReceived, message: EndQuorumEpochRequest, now: Instant
+    replica: Replica, event: RequestReceived, message: messages.EndQuorumEpochRequest, now: Instant
 ) -> None:
     """Campaign soon, if the leader itself confirms that it has left (`departure`).
 
@@ -40,11 +35,11 @@ def on_end_quorum_epoch_request(
         state = replica.state
         if isinstance(state, Follower) and state.leader_id == message.leader_id:
             note_goodbye(replica, state, message.successors, now)
-    reply_with_leader(replica, event, EndQuorumEpochResponse, error)
+    reply_with_leader(replica, event, messages.EndQuorumEpochResponse, error)
 
 
 def on_end_quorum_epoch_response(
-    replica: Replica, event: ResponseReceived, message: EndQuorumEpochResponse, now: Instant
+    replica: Replica, event: ResponseReceived, message: messages.EndQuorumEpochResponse, now: Instant
 ) -> None:
     """The voter knows that this leader resigned: stop telling it.
 
@@ -66,7 +61,7 @@ def on_connection_lost(replica: Replica, event: ConnectionLost, _now: Instant) -
 
 
 def on_begin_quorum_epoch_request(
-    replica: Replica, event: RequestReceived, message: BeginQuorumEpochRequest, now: Instant
+    replica: Replica, event: RequestReceived, message: messages.BeginQuorumEpochRequest, now: Instant
 ) -> None:
     """Follow the sender if it leads this or a higher epoch.
 
@@ -90,11 +85,11 @@ def on_begin_quorum_epoch_request(
         # confirmation.
         if not is_addressed_to(replica, message.voter) or replica.survey is not None:
             error = ErrorCode.INVALID_VOTER_KEY
-    reply_with_leader(replica, event, BeginQuorumEpochResponse, error)
+    reply_with_leader(replica, event, messages.BeginQuorumEpochResponse, error)
 
 
 def on_begin_quorum_epoch_response(
-    replica: Replica, event: ResponseReceived, message: BeginQuorumEpochResponse, now: Instant
+    replica: Replica, event: ResponseReceived, message: messages.BeginQuorumEpochResponse, now: Instant
 ) -> None:
     """Step down if the voter knows a higher epoch; an acknowledgement confirms the leader to reads that wait.
 

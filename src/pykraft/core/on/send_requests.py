@@ -6,16 +6,9 @@ Source: KIP-595, KIP-630, KIP-853, KIP-996, KIP-1166; Kafka ``KafkaRaftClient.bu
 from dataclasses import replace
 from typing import Final
 
+from pykraft.core import messages
 from pykraft.core.effects import Peer, Send
 from pykraft.core.election import NEVER_MS
-from pykraft.core.messages import (
-    BeginQuorumEpochRequest,
-    EndQuorumEpochRequest,
-    FetchRequest,
-    FetchSnapshotRequest,
-    Request,
-    VoteRequest,
-)
 from pykraft.core.outbox import Relies
 from pykraft.core.replica import Replica
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned
@@ -39,7 +32,7 @@ def ask_for_votes(replica: Replica, state: Prospective | Candidate, now: Instant
     assert replica.local.key is not None
     asked = replica.connections.pre_votes_asked
     for node_id in state.tally.unanswered:
-        message = VoteRequest(
+        message = messages.VoteRequest(
             epoch=state.epoch,
             candidate=replica.local.key,
             voter=voter_key(replica, node_id),
@@ -79,8 +72,8 @@ def say_begin_quorum_epoch(replica: Replica, leader: Leader, now: Instant) -> No
             send_to_voter(replica, node_id, begin_quorum_epoch(replica, leader, node_id), now)
 
 
-def begin_quorum_epoch(replica: Replica, leader: Leader, voter_id: NodeId) -> BeginQuorumEpochRequest:
-    return BeginQuorumEpochRequest(
+def begin_quorum_epoch(replica: Replica, leader: Leader, voter_id: NodeId) -> messages.BeginQuorumEpochRequest:
+    return messages.BeginQuorumEpochRequest(
         epoch=leader.epoch,
         leader_id=leader.leader_id,
         voter=voter_key(replica, voter_id),
@@ -90,7 +83,7 @@ def begin_quorum_epoch(replica: Replica, leader: Leader, voter_id: NodeId) -> Be
 
 def say_end_quorum_epoch(replica: Replica, state: Resigned, now: Instant) -> None:
     """Send EndQuorumEpoch to every voter that has not acknowledged it; without leader endpoints, as in Kafka."""
-    message = EndQuorumEpochRequest(epoch=state.epoch, leader_id=state.leader_id, successors=state.successors)
+    message = messages.EndQuorumEpochRequest(epoch=state.epoch, leader_id=state.leader_id, successors=state.successors)
     for node_id in sorted(state.unacknowledged):
         if replica.voters.get(node_id) is not None:
             send_to_voter(replica, node_id, message, now)
@@ -138,9 +131,9 @@ def send_fetch_to_leader(replica: Replica, state: Follower, now: Instant) -> Non
         send(replica, leader, _fetch_snapshot(replica, download.snapshot_id, download.position), now, Relies.ELECTION)
 
 
-def _fetch(replica: Replica) -> FetchRequest:
+def _fetch(replica: Replica) -> messages.FetchRequest:
     high_watermark = replica.asked_high_watermark = replica.high_watermark
-    return FetchRequest(
+    return messages.FetchRequest(
         replica=_identity(replica),
         epoch=replica.epoch,
         fetch_offset=replica.log.end_offset,
@@ -153,7 +146,7 @@ def _fetch(replica: Replica) -> FetchRequest:
     )
 
 
-def _probe(replica: Replica) -> FetchRequest:
+def _probe(replica: Replica) -> messages.FetchRequest:
     """A Fetch far beyond the log end: the leader's diverging epoch then tells where its log ends in this epoch."""
     return replace(_fetch(replica), fetch_offset=PROBE_OFFSET, last_fetched_epoch=replica.epoch, wait_ms_max=0)
 
@@ -164,8 +157,8 @@ def _identity(replica: Replica) -> ReplicaKey | None:
     return replica.local.key if replica.survey is None else None
 
 
-def _fetch_snapshot(replica: Replica, snapshot_id: OffsetAndEpoch, position: int) -> FetchSnapshotRequest:
-    return FetchSnapshotRequest(
+def _fetch_snapshot(replica: Replica, snapshot_id: OffsetAndEpoch, position: int) -> messages.FetchSnapshotRequest:
+    return messages.FetchSnapshotRequest(
         replica=_identity(replica),
         epoch=replica.epoch,
         snapshot_id=snapshot_id,
@@ -180,7 +173,9 @@ def voter_key(replica: Replica, node_id: NodeId) -> ReplicaKey:
     return voter.key
 
 
-def send_to_voter(replica: Replica, node_id: NodeId, message: Request, now: Instant, *, is_aside: bool = False) -> bool:
+def send_to_voter(
+    replica: Replica, node_id: NodeId, message: messages.Request, now: Instant, *, is_aside: bool = False
+) -> bool:
     """Send a request to a voter; False when its endpoint is unknown or it is not ready.
 
     Effects: Send.
@@ -189,7 +184,7 @@ def send_to_voter(replica: Replica, node_id: NodeId, message: Request, now: Inst
 
 
 def request_to_voter(
-    replica: Replica, node_id: NodeId, message: Request, now: Instant, *, is_aside: bool = False
+    replica: Replica, node_id: NodeId, message: messages.Request, now: Instant, *, is_aside: bool = False
 ) -> int | None:
     """As `send_to_voter`; returns the correlation id, or None when nothing was sent.
 
@@ -214,7 +209,7 @@ def where_is(replica: Replica, node_id: NodeId) -> Peer | None:
 
 
 def send(
-    replica: Replica, peer: Peer, message: Request, now: Instant, relies: Relies, *, is_aside: bool = False
+    replica: Replica, peer: Peer, message: messages.Request, now: Instant, relies: Relies, *, is_aside: bool = False
 ) -> int:
     """Send a request to a peer that is ready; return its correlation id. No other request waits for one sent aside.
 

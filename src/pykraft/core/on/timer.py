@@ -15,15 +15,9 @@ from pykraft.core.leader.appending import drain_if_due, may_drain
 from pykraft.core.leader.pending import Update
 from pykraft.core.leader.serving import serve
 from pykraft.core.never_leads import abstains, let_timeout_pass, successor
+from pykraft.core.on import send_requests
 from pykraft.core.on.proof import ask_others, settle_proof, survey_deadline_ms
 from pykraft.core.on.read import serve_reads
-from pykraft.core.on.send_requests import (
-    ask_for_votes,
-    say_begin_quorum_epoch,
-    say_end_quorum_epoch,
-    send_fetch_to_bootstrap,
-    send_fetch_to_leader,
-)
 from pykraft.core.on.transfer import is_due, settle_transfer, transfer_deadline_ms
 from pykraft.core.on.voters.auto_join import speak_of_membership
 from pykraft.core.on.voters.update_voter import ask_if_silent
@@ -173,22 +167,22 @@ def _speak(replica: Replica, now: Instant) -> None:
     match state:
         case Unattached():
             if not replica.is_shutting_down:
-                send_fetch_to_bootstrap(replica, now)
+                send_requests.send_fetch_to_bootstrap(replica, now)
         case Prospective() | Candidate():
             # A lost campaign only waits for its timeout.
             if not state.tally.is_lost:
-                ask_for_votes(replica, state, now)
+                send_requests.ask_for_votes(replica, state, now)
         case Follower():
             if not speak_of_membership(replica, state, now):
-                send_fetch_to_leader(replica, state, now)
+                send_requests.send_fetch_to_leader(replica, state, now)
         case Leader():
             drain_if_due(replica, state, now)
             if state.change is not None:
                 ask_if_silent(replica, state, now)
             serve_reads(replica, state, now)
-            say_begin_quorum_epoch(replica, state, now)
+            send_requests.say_begin_quorum_epoch(replica, state, now)
         case Resigned():
-            say_end_quorum_epoch(replica, state, now)
+            send_requests.say_end_quorum_epoch(replica, state, now)
         case _:
             assert_never(state)
 

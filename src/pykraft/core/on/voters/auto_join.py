@@ -12,17 +12,9 @@ Source: KIP-853 §UpdateRaftVoter, KIP-1186; Kafka ``KafkaRaftClient.pollFollowe
 
 from dataclasses import replace
 
+from pykraft.core import messages
 from pykraft.core.effects import Peer
 from pykraft.core.events import ResponseReceived
-from pykraft.core.messages import (
-    NONE,
-    AddVoterRequest,
-    ChangeVoterResponse,
-    RemoveVoterRequest,
-    Request,
-    UpdateVoterRequest,
-    UpdateVoterResponse,
-)
 from pykraft.core.on.following import settle_answer
 from pykraft.core.on.send_requests import send
 from pykraft.core.outbox import Relies
@@ -50,7 +42,7 @@ def speak_of_membership(replica: Replica, state: Follower, now: Instant) -> bool
     return True
 
 
-def _due(replica: Replica, state: Follower) -> Request | None:
+def _due(replica: Replica, state: Follower) -> messages.Request | None:
     local = replica.local
     # An unproven replica speaks for no voter.
     if local.key is None or replica.survey is not None:
@@ -59,15 +51,15 @@ def _due(replica: Replica, state: Follower) -> Request | None:
     if replica.is_voter:
         if state.has_updated or (replica.kraft_version > 0 and entry == local.voter):
             return None
-        return UpdateVoterRequest(
+        return messages.UpdateVoterRequest(
             epoch=state.epoch, voter=local.key, listeners=local.listeners, kraft_version=local.kraft_version
         )
     if replica.kraft_version < 1 or not replica.config.auto_join:
         return None
     if entry is not None:
         # The voter set has this id with another directory id: the disk was replaced. Ask to remove the old voter first.
-        return RemoveVoterRequest(voter=entry.key)
-    return AddVoterRequest(
+        return messages.RemoveVoterRequest(voter=entry.key)
+    return messages.AddVoterRequest(
         voter=local.key,
         listeners=local.listeners,
         timeout_ms=replica.config.request_timeout_ms,
@@ -77,7 +69,7 @@ def _due(replica: Replica, state: Follower) -> Request | None:
 
 
 def on_update_voter_response(
-    replica: Replica, event: ResponseReceived, message: UpdateVoterResponse, now: Instant
+    replica: Replica, event: ResponseReceived, message: messages.UpdateVoterResponse, now: Instant
 ) -> None:
     """The leader has this voter's data or cannot use it; otherwise the voter sends it again.
 
@@ -86,7 +78,7 @@ def on_update_voter_response(
     if message.error == ErrorCode.REQUEST_TIMED_OUT:
         # The leader is changing the voters, or could not reach the new endpoint. The next request is a fetch timeout
         # away, so there is no need to back off: fetch at once.
-        settle_answer(replica, event.peer_id, replace(message, error=NONE), now)
+        settle_answer(replica, event.peer_id, replace(message, error=messages.NONE), now)
     elif message.error == ErrorCode.UNSUPPORTED_VERSION or settle_answer(replica, event.peer_id, message, now):
         on_update_unsupported(replica)
 
@@ -99,11 +91,11 @@ def on_update_unsupported(replica: Replica) -> None:
 
 
 def on_change_voter_response(
-    replica: Replica, event: ResponseReceived, message: ChangeVoterResponse, now: Instant
+    replica: Replica, event: ResponseReceived, message: messages.ChangeVoterResponse, now: Instant
 ) -> None:
     """Back off after an error; whether the request succeeded shows in the log.
 
     Source: KIP-1186; KafkaRaftClient.handleAddVoterResponse.
     """
-    if message.error != NONE:
+    if message.error != messages.NONE:
         replica.connections.back_off(event.peer_id, now.mono_ms)

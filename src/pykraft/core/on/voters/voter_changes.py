@@ -8,6 +8,7 @@ Source: KIP-853 §Common scenarios; Raft dissertation §4.1 and the correction o
 commit); Kafka ``AddVoterHandler``, ``RemoveVoterHandler``, ``UpdateVoterHandler``.
 """
 
+from pykraft import types
 from pykraft.core.effects import Peer
 from pykraft.core.enter_state import adopt_voter_set
 from pykraft.core.leader.appending import advance_high_watermark, append_planned
@@ -21,17 +22,6 @@ from pykraft.core.outbox import Relies
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.errors import ErrorCode
-from pykraft.types import (
-    ZERO_UUID,
-    Instant,
-    KRaftVoters,
-    Listeners,
-    MembershipRecord,
-    NodeId,
-    Offset,
-    ReplicaKey,
-    VoterSet,
-)
 
 STATIC_QUORUM = "the voters are static (kraft.version 0): change controller.quorum.voters on every node instead"
 NEVER_LEADS = "this node never leads for long, and another voter takes over: try again"
@@ -41,9 +31,9 @@ ChangeRefusal = tuple[ErrorCode, str | None]
 ACCEPTED: ChangeRefusal = (ErrorCode.NONE, None)
 
 
-def voter_error(replica: Replica, voter: ReplicaKey, listeners: Listeners | None) -> ErrorCode:
+def voter_error(replica: Replica, voter: types.ReplicaKey, listeners: types.Listeners | None) -> ErrorCode:
     """INVALID_REQUEST for a key that cannot be a voter here: no id, no directory id, or no endpoint to dial."""
-    is_known = voter.id >= 0 and voter.directory_id not in (None, ZERO_UUID)
+    is_known = voter.id >= 0 and voter.directory_id not in (None, types.ZERO_UUID)
     can_be_dialed = listeners is None or listeners.get(replica.local.default_listener) is not None
     return ErrorCode.NONE if is_known and can_be_dialed else ErrorCode.INVALID_REQUEST
 
@@ -84,7 +74,7 @@ def why_in_doubt(replica: Replica, leader: Leader) -> ChangeRefusal:
     return ACCEPTED
 
 
-def refusal_of(replica: Replica, voter: ReplicaKey, listeners: Listeners | None) -> ChangeRefusal:
+def refusal_of(replica: Replica, voter: types.ReplicaKey, listeners: types.Listeners | None) -> ChangeRefusal:
     """The checks that additions and removals share; ACCEPTED when none fails."""
     error = leader_only_error(replica, replica.epoch)
     if error:
@@ -97,7 +87,7 @@ def refusal_of(replica: Replica, voter: ReplicaKey, listeners: Listeners | None)
     return why_not_now(replica, replica.state)
 
 
-def ask_levels(replica: Replica, node_id: NodeId, listeners: Listeners, now: Instant) -> None:
+def ask_levels(replica: Replica, node_id: types.NodeId, listeners: types.Listeners, now: types.Instant) -> None:
     """Ask a node, at an endpoint that is not in force yet, which levels of kraft.version it supports.
 
     It must be ready for a request; the answer comes to `core.on.voters.asked_levels`.
@@ -109,12 +99,14 @@ def ask_levels(replica: Replica, node_id: NodeId, listeners: Listeners, now: Ins
     send(replica, Peer(id=node_id, endpoint=endpoint), ApiVersionsRequest(node_id=node_id), now, Relies.ELECTION)
 
 
-def write_voters(replica: Replica, leader: Leader, voters: VoterSet, now: Instant) -> Offset:
+def write_voters(replica: Replica, leader: Leader, voters: types.VoterSet, now: types.Instant) -> types.Offset:
     """Append a voter set, in force from now on; returns its offset."""
-    return write_membership(replica, leader, (KRaftVoters(voters),), now)
+    return write_membership(replica, leader, (types.KRaftVoters(voters),), now)
 
 
-def write_membership(replica: Replica, leader: Leader, records: tuple[MembershipRecord, ...], now: Instant) -> Offset:
+def write_membership(
+    replica: Replica, leader: Leader, records: tuple[types.MembershipRecord, ...], now: types.Instant
+) -> types.Offset:
     """Append membership records as one batch after all earlier proposals, without lingering.
 
     Effects: AppendBatches, and NotifyHighWatermark when the new set needs fewer voters for a majority.
@@ -127,7 +119,7 @@ def write_membership(replica: Replica, leader: Leader, records: tuple[Membership
     return offset
 
 
-def end_change(replica: Replica, leader: Leader, now: Instant) -> None:
+def end_change(replica: Replica, leader: Leader, now: types.Instant) -> None:
     """Answer the request of a change that is committed or timed out; then another change may start.
 
     Effects: Reply.
