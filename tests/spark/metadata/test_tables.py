@@ -1,6 +1,7 @@
 """Rows have Kafka's words for its numbers, are in the order of their keys, and never hold a secret."""
 
 import json
+from dataclasses import asdict
 
 from pykraft.spark.metadata.tables import COLUMNS, KEYS, ddl_of, differences, rows_of
 from tests.spark.logs import START_MS
@@ -78,7 +79,7 @@ def test_every_table_has_columns_keys_and_json() -> None:
 def test_rows_are_added_removed_and_changed() -> None:
     before = image(topic(), partition(), made("FEATURE_LEVEL_RECORD", name="a", feature_level=1))
     after = image(topic(), partition(), change(leader=2, isr=[2]), topic(RETURNS, "returns"))
-    found = [each.as_json() for each in differences(before, after)]
+    found = [asdict(each) for each in differences(before, after)]
     assert [(each["table"], each["change"]) for each in found] == [
         ("topics", "added"),
         ("partitions", "changed"),

@@ -1,6 +1,7 @@
 """The progress of a pipeline, read from its folder without Spark."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ def test_rows_and_place(spark: SparkSession, tmp_path: Path) -> None:
     source = {"path": str(tmp_path / "n1" / "p-0"), "maxRecordsPerTrigger": "4"}
     start_pipeline(spark, PipelineOptions(source=source, root=root)).awaitTermination()
     found = pipeline_status(root)
-    assert found.as_json()["table_format"] == "delta"
+    assert asdict(found)["table_format"] == "delta"
     rows = {name: table.rows for name, table in found.tables.items()}
     assert rows == {BRONZE: 3, RECORDS: 6, CONTROL: 0}
     assert found.tables[BRONZE].files == 2
@@ -31,7 +32,7 @@ def test_rows_and_place(spark: SparkSession, tmp_path: Path) -> None:
     assert found.source is not None
     (place,) = found.source["replicas"].values()
     assert place["offset"] == 6
-    assert found.as_json()["tables"][RECORDS]["rows"] == 6
+    assert asdict(found)["tables"][RECORDS]["rows"] == 6
     (root / CHECKPOINT / "offsets" / "1").write_text("v1\n{}\nnot json")
     assert pipeline_status(root).source is None
 

@@ -1,6 +1,7 @@
 """Upkeep of a pipeline's tables, by command and by the stream."""
 
 import dataclasses
+from dataclasses import asdict
 from pathlib import Path
 from typing import TypeAlias
 
@@ -40,7 +41,7 @@ def test_all_tables_that_are_there_are_kept(tmp_path: Path) -> None:
     assert told[:2] == [(BRONZE, 0), (BRONZE, found.tables[BRONZE].rewritten_bytes)]
     again = keep_tables(tmp_path, retention_hours=0)
     assert [done.deleted_files for done in again.tables.values()] == [3, 3, 3]
-    assert again.as_json()["tables"][BRONZE]["rewritten_bytes"] == 0
+    assert asdict(again)["tables"][BRONZE]["rewritten_bytes"] == 0
 
 
 def test_folders_without_delta_tables_are_refused(tmp_path: Path) -> None:

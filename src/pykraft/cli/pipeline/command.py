@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -187,7 +188,7 @@ def status(*, root: Path, as_json: bool) -> None:
     with imported_for(COMMAND):
         from pykraft.spark.pipeline.status import pipeline_status
     found = pipeline_status(root)
-    click.echo(json.dumps(found.as_json(), indent=2) if as_json else _status_line(found))
+    click.echo(json.dumps(asdict(found), indent=2) if as_json else _status_line(found))
 
 
 @contextmanager
@@ -306,7 +307,7 @@ def upkeep(
             on_progress=lambda name, size_bytes: line.update(f"{name}: {size_bytes / 1e6:,.0f} MB merged"),
         )
     if as_json:
-        click.echo(json.dumps(found.as_json(), indent=2))
+        click.echo(json.dumps(asdict(found), indent=2))
     else:
         _print(found)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -168,7 +169,7 @@ def _show_differences(before: MetadataImage, after: MetadataImage, names: Sequen
         document = {
             "since_offset": before.end_offset,
             "end_offset": after.end_offset,
-            "differences": [each.as_json() for each in found],
+            "differences": [asdict(each) for each in found],
         }
         click.echo(json.dumps(document, indent=2))
         return

@@ -22,7 +22,7 @@ Source: KIP-631; Kafka's ``ResourceType``, ``ConfigResource.Type``, ``AclOperati
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from pykraft.protocol.metadata.record import without_secrets
@@ -166,9 +166,6 @@ class Difference:
     key: TableRow
     before: TableRow | None
     after: TableRow | None
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def differences(before: MetadataImage, after: MetadataImage) -> Iterator[Difference]:

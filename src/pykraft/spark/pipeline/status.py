@@ -10,7 +10,7 @@ Source: Spark's ``OffsetSeqLog``, ``CommitLog`` and ``StreamMetadata``.
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -117,9 +117,6 @@ class PipelineStatus:
     batch_id: int | None
     source: dict[str, Any] | None
     table_format: str = "delta"
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def pipeline_status(root: Path) -> PipelineStatus:

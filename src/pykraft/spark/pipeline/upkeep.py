@@ -6,9 +6,9 @@ Source: `pykraft.spark.tables.delta_upkeep`; Delta's ``OPTIMIZE`` and ``VACUUM``
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from deltalake import DeltaTable
 
@@ -35,9 +35,6 @@ class PipelineUpkeep:
     """What was done for each table."""
 
     tables: dict[str, TableUpkeep]
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def keep_tables(
