@@ -222,7 +222,7 @@ def answer(made: Replica, message: messages.Response, *, peer_id: int = 2, now: 
     if not made.connections.is_ready(peer_id):
         made.connections.reset()
     correlation_id = made.connections.sent(peer_id, now.mono_ms)
-    endpoint = made.bootstrap_endpoint(peer_id)
+    endpoint = next((each.endpoint for each in made.bootstrap_peers() if each.id == peer_id), None)
     peer = where_is(made, types.NodeId(peer_id))
     if endpoint is None and peer is not None:
         endpoint = peer.endpoint

@@ -261,11 +261,6 @@ class Replica:
         known = self.voter_peer(voter.key.id)
         return known is not None and known.endpoint != voter.listeners.get(self.local.default_listener)
 
-    def bootstrap_endpoint(self, peer_id: int) -> types.Endpoint | None:
-        """Where the bootstrap server with this id is; None for an id that no server has."""
-        at = BOOTSTRAP_ID_FIRST - peer_id
-        return self.bootstrap[at] if 0 <= at < len(self.bootstrap) else None
-
     def bootstrap_peers(self) -> tuple[Peer, ...]:
         """Peers to ask for the leader: the bootstrap servers, or the other voters if there are none.
 

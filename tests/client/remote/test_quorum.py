@@ -67,13 +67,6 @@ def test_followers_are_those_with_a_known_listener() -> None:
     assert found.followers == {1: next(iter(LISTENERS))[1]}
 
 
-def test_a_leader_may_be_without_an_address() -> None:
-    leader, other = row(2, 100, 1_000), row(3, 95, 950)
-    assert described(leader, other).leader_endpoint == next(iter(LISTENERS))[1]
-    assert described(leader, other, leader_id=3).leader_endpoint is None
-    assert described(other).leader_endpoint is None
-
-
 def test_the_last_voter_decides_how_far_the_quorum_is_behind() -> None:
     found = described(row(1, 90, 900), row(2, 100, 1_000), row(3, 95, 950))
     assert (found.max_follower_lag, found.max_follower_lag_ms) == (10, 100)

@@ -50,7 +50,12 @@ def logged(records: Iterable[MetadataRecord]) -> list[LoggedRecord]:
 
 def image(*records: MetadataRecord) -> MetadataImage:
     """The image after these."""
+    return image_of(logged(records))
+
+
+def image_of(records: Iterable[LoggedRecord]) -> MetadataImage:
+    """The image after these records of a log, which begin with all of a snapshot's, or at offset 0."""
     found = MetadataImage()
-    for each in logged(records):
+    for each in records:
         found.apply(each)
     return found

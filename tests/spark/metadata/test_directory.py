@@ -25,13 +25,13 @@ from pykraft.spark.metadata.directory import (
     records_until,
     snapshot_records,
 )
-from pykraft.spark.metadata.image import LoggedRecord, MetadataImage, image_of
+from pykraft.spark.metadata.image import LoggedRecord, MetadataImage
 from pykraft.spark.metadata.tables import differences
 from pykraft.types import Offset
 from tests.cli.test_dump import sections
 from tests.snapshot.snapshots import id_of, write
 from tests.spark.logs import START_MS, batch, write_segment
-from tests.spark.metadata.made import GOLDEN, change, partition, topic, value
+from tests.spark.metadata.made import GOLDEN, change, image_of, partition, topic, value
 from tests.spark.quorum_of_one import OneNode
 
 STATIC = GOLDEN / "static" / "disk"

@@ -7,10 +7,10 @@ import pytest
 from pykraft.errors import ProtocolError
 from pykraft.protocol.metadata.record import MetadataRecord
 from pykraft.protocol.records import Record
-from pykraft.spark.metadata.image import LeaderHistory, MetadataImage, image_of, logged_record
+from pykraft.spark.metadata.image import LeaderHistory, MetadataImage, logged_record
 from pykraft.spark.metadata.tables import COLUMNS
 from pykraft.types import Offset
-from tests.spark.metadata.made import ORDERS, RETURNS, change, image, logged, made, partition, topic, value
+from tests.spark.metadata.made import ORDERS, RETURNS, change, image, image_of, logged, made, partition, topic, value
 
 TOKEN = {"token_id": "t"}
 BEGIN, END, ABORT = (made(f"{name}_TRANSACTION_RECORD") for name in ("BEGIN", "END", "ABORT"))

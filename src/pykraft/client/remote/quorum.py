@@ -81,12 +81,6 @@ class Quorum:
             if voter.role is not Role.LEADER and len(voter.listeners)
         }
 
-    @property
-    def leader_endpoint(self) -> Endpoint | None:
-        """The leader's first listener; None if it is unknown, as it is while a leader removes itself."""
-        leader = self._leader
-        return next((endpoint for _, endpoint in leader.listeners), None) if leader is not None else None
-
     def lag(self, replica: ReplicaState) -> int:
         """How many records a replica is behind its leader; one that never fetched counts from -1, as in Kafka.
 

@@ -24,7 +24,7 @@ Source: KIP-630, KIP-631, KIP-841, KIP-868 (transactions), KIP-966 (eligible lea
 ``MetadataDelta``, ``PartitionRegistration.merge``, ``ClusterDelta``.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -140,14 +140,6 @@ class MetadataImage:
         if topic is not None:
             for key in [key for key in self.configs if key[:2] == (TOPIC_RESOURCE, topic.body["name"])]:
                 del self.configs[key]
-
-
-def image_of(records: Iterable[LoggedRecord]) -> MetadataImage:
-    """The image after these records of a log, which begin with all of a snapshot's, or at offset 0."""
-    image = MetadataImage()
-    for each in records:
-        image.apply(each)
-    return image
 
 
 def _put(name: str, *key: str) -> Callable[[MetadataImage, LoggedRecord], None]:
