@@ -18,8 +18,6 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-FIRST_IMPORT = "from __future__ import annotations"
-
 
 @dataclass(frozen=True)
 class _Dataclass:
@@ -43,7 +41,8 @@ class _Dataclass:
 def with_constructors(text: str) -> str:
     """The source of the same module for mypyc."""
     lines = text.split("\n")
-    classes = sorted(_dataclasses(ast.parse(text)), key=lambda each: each.node.lineno)
+    tree = ast.parse(text)
+    classes = sorted(_dataclasses(tree), key=lambda each: each.node.lineno)
     if not classes:
         return text
     own_fields: dict[str, list[ast.AnnAssign]] = {}
@@ -64,7 +63,8 @@ def with_constructors(text: str) -> str:
         "dataclasses import dataclass",
         "pykraft.value import freeze, remade",
     )
-    lines[lines.index(FIRST_IMPORT)] += "".join(f"; from {names}" for names in added)
+    first = next(each for each in tree.body if isinstance(each, ast.Import | ast.ImportFrom))
+    lines[(first.end_lineno or 0) - 1] += "".join(f"; from {names}" for names in added)
     return "\n".join(lines) + "\n"
 
 

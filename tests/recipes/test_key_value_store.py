@@ -14,7 +14,6 @@ from tests.recipes.stores import led, stores
 @pytest.fixture
 def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_value_commands, "LEASE_TTL_MS_MIN", 1)
-    monkeypatch.setattr(key_value_store, "LEASE_TTL_MS_MIN", 1)
 
 
 async def taken(changes: AsyncIterator[KeyChange], count: int) -> list[KeyChange]:

@@ -91,7 +91,7 @@ def test_a_change_of_nothing_lives() -> None:
 @pytest.mark.sim
 def test_a_bug_that_ends_the_run_outside_of_a_world_is_told_as_that() -> None:
     broken = Edit(
-        name="broken", path="core/quorum.py", before="from __future__ import annotations", after="import no", story=""
+        name="broken", path="core/quorum.py", before="from pykraft.types import Offset", after="import no", story=""
     )
     verdict = judge(broken, 1)
     assert verdict.is_caught

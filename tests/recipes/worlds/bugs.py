@@ -279,7 +279,7 @@ def token_is_used_again(patch: Patch) -> None:
         async with lock(store, name, **named) as held:
             yield recipes.HeldLock(held.token % 16, held.key)
 
-    patch.setattr(programs, "lock", again)
+    patch.setattr(recipes, "lock", again)
 
 
 def retried_acquire_gets_a_second_token(patch: Patch) -> None:

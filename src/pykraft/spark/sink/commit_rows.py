@@ -30,9 +30,16 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 from uuid import uuid4
 
-from pykraft import errors
 from pykraft.client.remote.leader_search import Patience
 from pykraft.client.remote.numbered_appender import NumberedAppender
+from pykraft.errors import (
+    ErrorCode,
+    OutcomeUnknownError,
+    QuorumUnavailableError,
+    RefusedError,
+    StorageError,
+    UsageError,
+)
 from pykraft.log.os_fs import OsFs
 from pykraft.protocol.batch import number_batch
 from pykraft.protocol.records import iterate_records
@@ -53,9 +60,7 @@ CONTINUES: Final = "the query continues there when it is started again"
 BEGINS_ANEW: Final = "the query appends all rows again when it is started again: with a jobId it would continue there"
 NOTED_BATCHES: Final = 16
 """Record batches between two notes of the progress."""
-_OF_ROWS: Final = frozenset(
-    {errors.ErrorCode.INVALID_RECORD, errors.ErrorCode.MESSAGE_TOO_LARGE, errors.ErrorCode.CORRUPT_MESSAGE}
-)
+_OF_ROWS: Final = frozenset({ErrorCode.INVALID_RECORD, ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.CORRUPT_MESSAGE})
 _OLD: Final = (
     "the log has newer rows of this query than its folder knows: a checkpoint, or the folder {folder}, was restored "
     "from a copy. Restore the newest, or begin with new folders at the position that the log is at"
@@ -134,7 +139,7 @@ class QueryFolder:
             OsFs().sync_dir(self.path)
         except OSError as error:
             problem = f"the manifest cannot be created; the folder needs hard links: {error}"
-            raise errors.StorageError(path, problem) from error
+            raise StorageError(path, problem) from error
         return manifest
 
     def progress(self, manifest: Manifest) -> Appended:
@@ -155,7 +160,7 @@ class QueryFolder:
             self._write(path, asdict(progress)).replace(path)
             OsFs().sync_dir(self.path)
         except OSError as error:
-            raise errors.StorageError(path, f"the progress cannot be written: {error}") from error
+            raise StorageError(path, f"the progress cannot be written: {error}") from error
 
     def finish(self, manifest: Manifest) -> None:
         """All of it is in the log: note that, and remove its rows and what is older. Errors: StorageError."""
@@ -222,9 +227,9 @@ def _read(path: Path, parse: Callable[[dict[str, Any]], R]) -> R:
     try:
         return parse(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
-        raise errors.StorageError(path, f"cannot be read: {error}") from error
+        raise StorageError(path, f"cannot be read: {error}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise errors.StorageError(path, f"is not what the sink wrote: {error}") from error
+        raise StorageError(path, f"is not what the sink wrote: {error}") from error
 
 
 def commit(options: SinkOptions, folder: QueryFolder, batch_id: int, files: Sequence[StagedFile]) -> Manifest | None:
@@ -240,9 +245,9 @@ async def _commit(
 ) -> Manifest | None:
     newest = folder.newest()
     if newest is not None and newest.batch_id > batch_id:
-        raise errors.UsageError(f"micro-batch {batch_id}: {_OLD.format(folder=folder.path)}")
+        raise UsageError(f"micro-batch {batch_id}: {_OLD.format(folder=folder.path)}")
     if newest is not None and newest.batch_id < batch_id and not folder.is_finished(newest):
-        raise errors.UsageError(
+        raise UsageError(
             f"{folder.path} has rows of micro-batch {newest.batch_id} that are not in the log, but the checkpoint is "
             f"at {batch_id}: they do not belong together"
         )
@@ -337,18 +342,18 @@ class _Append:
         """
         try:
             base_offset = await self._send(batch)
-        except (errors.OutcomeUnknownError, errors.QuorumUnavailableError) as error:
+        except (OutcomeUnknownError, QuorumUnavailableError) as error:
             raise type(error)(f"{error}; {self._known}, and {self._way_on}") from error
-        except errors.RefusedError as error:
-            if error.code == errors.ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not self._is_certain:
+        except RefusedError as error:
+            if error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not self._is_certain:
                 return False
-            if error.code in (errors.ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, errors.ErrorCode.INVALID_PRODUCER_EPOCH):
+            if error.code in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH):
                 raise self._old() from error
             if error.code in _OF_ROWS and self._is_certain:
                 # The query may be changed, and repeat this micro-batch with other rows.
                 self._folder.withdraw(self.manifest)
             what = f"the append of {batch.story}{_culprit(batch, error)}"
-            raise errors.RefusedError(what, error.code, f"{error.text}; {self._known}") from error
+            raise RefusedError(what, error.code, f"{error.text}; {self._known}") from error
         self._is_untouched = False
         if base_offset < self.manifest.start_offset:
             raise self._old()
@@ -357,8 +362,8 @@ class _Append:
     async def _send(self, batch: StagedBatch) -> Offset:
         try:
             return await self._appender.append(self._numbered(batch))
-        except errors.RefusedError as error:
-            if error.code != errors.ErrorCode.UNKNOWN_PRODUCER_ID or not self._is_certain:
+        except RefusedError as error:
+            if error.code != ErrorCode.UNKNOWN_PRODUCER_ID or not self._is_certain:
                 raise
         # The quorum forgot this query's producer, and has nothing of this micro-batch: take a new id.
         renewed = next_generation(self.manifest, producer_id=await self._appender.issue_id())
@@ -384,13 +389,13 @@ class _Append:
         rows = counted(self.manifest.rows, "row")
         return f"{self._progress.rows:,} of {rows} of micro-batch {self.manifest.batch_id} are known to be in the log"
 
-    def _old(self) -> errors.UsageError:
-        return errors.UsageError(f"{_OLD.format(folder=self._folder.path)}; {self._known}")
+    def _old(self) -> UsageError:
+        return UsageError(f"{_OLD.format(folder=self._folder.path)}; {self._known}")
 
 
-def _culprit(batch: StagedBatch, error: errors.RefusedError) -> str:
+def _culprit(batch: StagedBatch, error: RefusedError) -> str:
     """Which row probably caused this, if one can be told: the first that Kafka's replicas cannot read."""
-    if error.code == errors.ErrorCode.INVALID_RECORD:
+    if error.code == ErrorCode.INVALID_RECORD:
         for place, record in enumerate(iterate_records(batch.data)):
             if record.key is not None or not record.value:
                 what = "has a key" if record.key is not None else "has no value, or an empty one"
