@@ -82,10 +82,7 @@ def transfer(children: Children, folder: Path, *, nodes: int, runs: int) -> Tran
         leader_id = journal.leader_id()
     verdict = cluster.finish()
     return Transferred(
-        took_ms=tuple(took_ms),
-        pause_ms=tuple(pause_ms),
-        missed=runs - len(took_ms),
-        acknowledged=verdict.acknowledged,
+        took_ms=tuple(took_ms), pause_ms=tuple(pause_ms), missed=runs - len(took_ms), acknowledged=verdict.acknowledged
     )
 
 

@@ -62,13 +62,7 @@ def bench() -> None:
     type=click.Path(path_type=Path),
     help="Folder in which to keep the logs during a run; may be repeated.",
 )
-@click.option(
-    "--peer",
-    type=OneOf(["kafka", "none"]),
-    default="kafka",
-    show_default=True,
-    help="What to compare with.",
-)
+@click.option("--peer", type=OneOf(["kafka", "none"]), default="kafka", show_default=True, help="What to compare with.")
 @click.option(
     "--kafka-libs",
     type=click.Path(path_type=Path),

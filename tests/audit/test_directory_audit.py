@@ -186,12 +186,7 @@ def test_a_snapshot_with_other_voters_than_the_log_is_damage(tmp_path: Path) -> 
     shutil.copytree(source, copy)
     partition = next(copy.glob("__*"))
     writer = SnapshotWriter(
-        OsFs(),
-        partition,
-        id_of(50, 1),
-        bytes_serde,
-        last_contained_log_timestamp=0,
-        kraft_version=1,
+        OsFs(), partition, id_of(50, 1), bytes_serde, last_contained_log_timestamp=0, kraft_version=1
     )
     writer.freeze()
     found = [one.expected for one in audited([copy]).damage if one.path.name.startswith("00000000000000000050-")]

@@ -210,8 +210,7 @@ def test_voters_may_have_ipv6_hosts_and_the_last_of_two_with_one_id_counts() -> 
 
 def test_voters_are_reached_on_the_first_controller_listener() -> None:
     config = read(
-        listeners="CLIENT://localhost:9092,CONTROLLER://localhost:9093",
-        controller__listener__names="controller,client",
+        listeners="CLIENT://localhost:9092,CONTROLLER://localhost:9093", controller__listener__names="controller,client"
     ).config
     assert config.default_listener == "CONTROLLER"
     assert config.voters.listeners(NodeId(1)).get("CONTROLLER") is not None

@@ -414,11 +414,7 @@ def test_the_checkpoint_comes_before_the_log(tmp_path: Path) -> None:
     log.append([batch])
     found = voter_records_at_start(fs, log, [Offset(0)], end_offset=log.end_offset).membership
     log.close()
-    assert found == [
-        (-1, KRaftVersion(1)),
-        (-1, KRaftVoters(voter_set(1))),
-        (0, KRaftVoters(voter_set(1, 2))),
-    ]
+    assert found == [(-1, KRaftVersion(1)), (-1, KRaftVoters(voter_set(1))), (0, KRaftVoters(voter_set(1, 2)))]
 
 
 def test_the_last_leader_change_tells_which_voters_led(tmp_path: Path) -> None:

@@ -431,10 +431,7 @@ PROBLEMS: dict[str, tuple[messages.Response, str | None]] = {
     "a code that nobody knows": (voted(error=999), "it answers error 999"),
     "records": (fetched(0), None),
     "no leader": (fetched(ErrorCode.NOT_LEADER_OR_FOLLOWER), "it knows no leader in epoch 7"),
-    "another leader": (
-        fetched(ErrorCode.FENCED_LEADER_EPOCH, leader_id=3),
-        "it names node 3 as the leader in epoch 7",
-    ),
+    "another leader": (fetched(ErrorCode.FENCED_LEADER_EPOCH, leader_id=3), "it names node 3 as the leader in epoch 7"),
     "an acknowledged leader": (messages.BeginQuorumEpochResponse(error=0, epoch=Epoch(7), leader_id=NodeId(1)), None),
 }
 

@@ -282,11 +282,7 @@ TABLE = [
     ),
     row("an epoch that nobody knows, above it", append(batch(60, epoch=9)[1]), verdict=DAMAGED),
     row("an epoch that nobody knows, below it", epoch_of(LAST, 9), verdict=DAMAGED, offset=LAST),
-    row(
-        "the same with a wrong CRC",
-        append(batch(60, epoch=9)[1][:-1] + b"!"),
-        verdict=TORN,
-    ),
+    row("the same with a wrong CRC", append(batch(60, epoch=9)[1][:-1] + b"!"), verdict=TORN),
     row("a checkpoint that ends too early", file(EPOCHS, b"0\n1\n1 0\n"), verdict=DAMAGED, offset=SECOND_EPOCH),
     row("the same above the recovery point", synced_to(30), file(EPOCHS, b"0\n1\n1 0\n"), verdict=SOUND),
     row("an older quorum-state, and the checkpoint knows the epoch", elected(1), verdict=SOUND),
@@ -376,13 +372,7 @@ KAFKAS = [
     row("no point, zeros", NO_POINT, append(bytes(4_000)), verdict=TORN),
     row("no point, a cut log", NO_POINT, cut_at(55, more=0), verdict=SOUND, offset=55),
     row("no point, a cut batch in an older segment", NO_POINT, cut_at(22, more=9), verdict=DAMAGED, offset=22),
-    row(
-        "no point, a cut batch, then an empty segment",
-        NO_POINT,
-        append(NEXT[:-1]),
-        empty_segment(61),
-        verdict=TORN,
-    ),
+    row("no point, a cut batch, then an empty segment", NO_POINT, append(NEXT[:-1]), empty_segment(61), verdict=TORN),
     row("no point, a changed byte", NO_POINT, flip_in(40, 90), verdict=DAMAGED, offset=40),
     row("no point, a changed byte in an older segment", NO_POINT, flip_in(10, 90), verdict=DAMAGED, offset=10),
     row(

@@ -16,11 +16,7 @@ from tests.disks import ScriptedDisk
 from tests.log.logs import batch
 
 GOLDEN = Path(__file__).parent.parent / "golden"
-RESTARTS = {
-    ("raft", "n1", 0): [479],
-    ("dynamic", "n1", 93): [99],
-    ("dynamic", "n2", 93): [113],
-}
+RESTARTS = {("raft", "n1", 0): [479], ("dynamic", "n1", 93): [99], ("dynamic", "n2", 93): [113]}
 """Segments during which Kafka was stopped, and at which log end: its producer snapshots tell."""
 
 

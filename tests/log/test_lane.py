@@ -242,13 +242,7 @@ def test_an_election_waits_for_the_appends_before_it_and_precedes_those_after(fs
     fs.operations.clear()
     replica.perform([append(3, run_of(1, 1)), write_election(4, 2), append(5, run_of(2, 1))])
     steps = [one for one in fs.operations if one[1] in (LOG_0, "quorum-state")]
-    assert steps == [
-        ("pwrite", LOG_0),
-        ("sync", LOG_0),
-        ("rename", "quorum-state"),
-        ("pwrite", LOG_0),
-        ("sync", LOG_0),
-    ]
+    assert steps == [("pwrite", LOG_0), ("sync", LOG_0), ("rename", "quorum-state"), ("pwrite", LOG_0), ("sync", LOG_0)]
 
 
 def test_a_truncation_is_durable_before_a_later_append_is_written(fs: ScriptedDisk) -> None:

@@ -196,11 +196,7 @@ def test_the_recovery_point_is_written_with_each_flush_and_synced_when_idle(fs: 
         logs.fill(log, logs.run_of(at, 1))
     fs.operations.clear()
     logs.fill(log, logs.run_of(3, 1))
-    assert fs.operations == [
-        ("pwrite", f"{0:020d}.log"),
-        ("sync", f"{0:020d}.log"),
-        ("pwrite", "recovery-point"),
-    ]
+    assert fs.operations == [("pwrite", f"{0:020d}.log"), ("sync", f"{0:020d}.log"), ("pwrite", "recovery-point")]
     log.settle()
     fs.operations.clear()
     log.settle()

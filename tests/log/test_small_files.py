@@ -27,9 +27,7 @@ PATH = DIRECTORY / "file"
 MANY_DIGITS = "9" * 5_000
 """More than Python's ``int`` converts."""
 DAMAGE = Damage(path="a", position=1, start_offset=Offset(2), end_offset=Offset(3), expected="x", found="y")
-NOTE = encode_quarantine(
-    Quarantine(epoch=Epoch(5), until_offset=Offset(9), damages=(DAMAGE,), is_cut=False),
-)
+NOTE = encode_quarantine(Quarantine(epoch=Epoch(5), until_offset=Offset(9), damages=(DAMAGE,), is_cut=False))
 ELECTION = Election(epoch=Epoch(5), leader_id=None, voted=ReplicaKey(NodeId(1), Uuid(b"a" * 16)))
 STATES = [encode_quorum_state(ELECTION, voters=(NodeId(1), NodeId(2)), kraft_version=version) for version in (0, 1)]
 VALUES = [

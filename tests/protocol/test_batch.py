@@ -259,8 +259,7 @@ def batch_of_headers(count: int, *, attributes: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("decode", "attributes"),
-    [(decode_control, IS_CONTROL | Compression.ZSTD), (decode_records, Compression.ZSTD)],
+    ("decode", "attributes"), [(decode_control, IS_CONTROL | Compression.ZSTD), (decode_records, Compression.ZSTD)]
 )
 def test_a_small_batch_of_headers_takes_little_memory(decode: Callable[[bytes], object], attributes: int) -> None:
     """Four million headers took 319 MiB and 3.4 s."""

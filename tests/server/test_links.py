@@ -21,15 +21,7 @@ from pykraft.server.binding import Names, listening_sockets
 from pykraft.server.links import REQUEST_SIZE_BYTES_MAX, REQUESTS_PER_TURN_MAX, LinkLimits
 from pykraft.types import Endpoint
 from tests.server.manual_loop import FakeTransport
-from tests.server.station import (
-    LISTENER,
-    TIMEOUT_S,
-    closed_by_peer,
-    everything_closed,
-    framed,
-    hang_up,
-    on_station,
-)
+from tests.server.station import LISTENER, TIMEOUT_S, closed_by_peer, everything_closed, framed, hang_up, on_station
 from tests.test_config import NODE
 
 

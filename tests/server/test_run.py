@@ -257,11 +257,7 @@ def test_an_applications_snapshot_is_not_replaced(tmp_path: Path, content: bytes
     told = Told(None)
     fs = OsFs()
     writer: SnapshotWriter[Any] = SnapshotWriter(
-        fs,
-        tmp_path,
-        AT,
-        told.snapshots if content == b"load" else Plain(),
-        last_contained_log_timestamp=0,
+        fs, tmp_path, AT, told.snapshots if content == b"load" else Plain(), last_contained_log_timestamp=0
     )
     writer.append([AT] if content == b"load" else [content] if content else [])
     writer.freeze()

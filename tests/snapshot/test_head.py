@@ -260,8 +260,7 @@ def test_a_retired_snapshot_is_read_to_its_end() -> None:
 
 @pytest.mark.conformance(106)
 @pytest.mark.parametrize(
-    "open_it",
-    [lambda fs: RawReader(fs, DIRECTORY, ID), lambda fs: SnapshotReader.of(fs, DIRECTORY, ID, bytes_serde)],
+    "open_it", [lambda fs: RawReader(fs, DIRECTORY, ID), lambda fs: SnapshotReader.of(fs, DIRECTORY, ID, bytes_serde)]
 )
 def test_what_is_not_there_is_not_read(open_it: Callable[[object], object]) -> None:
     fs = disk()

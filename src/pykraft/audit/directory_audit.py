@@ -414,11 +414,7 @@ class DirectoryAudit:
     """An audit of some directories, one for each replica; call `tasks`, `narrowed` and `report` in this order."""
 
     def __init__(
-        self,
-        fs: Fs,
-        directories: Sequence[Path],
-        *,
-        acknowledged: Sequence[Acknowledged] | None = None,
+        self, fs: Fs, directories: Sequence[Path], *, acknowledged: Sequence[Acknowledged] | None = None
     ) -> None:
         """List the directories. Errors: see `pykraft.audit.plan.replicas_of`."""
         self._directories = directories
@@ -439,11 +435,7 @@ class DirectoryAudit:
         return [task for name, group in self._groups.items() for one in group for task in self._tasks_of(name, one)]
 
     def _tasks_of(self, name: str, partition: plan.AuditedPartition) -> Iterable[plan.SegmentTask | plan.SnapshotTask]:
-        return plan.tasks_of(
-            partition,
-            offsets_a_digest=self._widths[name],
-            has_journal=bool(self._acknowledged),
-        )
+        return plan.tasks_of(partition, offsets_a_digest=self._widths[name], has_journal=bool(self._acknowledged))
 
     def narrowed(self, results: Iterable[AuditResult]) -> list[AuditTask]:
         """Judge each replica with the results of `tasks`, in their order; what is to be compared byte by byte."""

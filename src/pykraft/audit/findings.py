@@ -117,15 +117,7 @@ class AuditReport:
         return not self.damage_count
 
     def add(
-        self,
-        kind: AuditKind,
-        replica: str,
-        path: Path,
-        position: int,
-        *,
-        expected: str,
-        found: str,
-        advice: str,
+        self, kind: AuditKind, replica: str, path: Path, position: int, *, expected: str, found: str, advice: str
     ) -> None:
         """Keep the damage, or only count it once DAMAGE_MAX are kept."""
         self.damage_count += 1
@@ -215,12 +207,7 @@ def audit_page(report: AuditReport) -> str:
     damage = [
         _card(
             f"{one.path}, byte {one.position}",
-            [
-                ("replica", one.replica),
-                ("expected", one.expected),
-                ("found", one.found),
-                ("what to do", one.advice),
-            ],
+            [("replica", one.replica), ("expected", one.expected), ("found", one.found), ("what to do", one.advice)],
             "damage",
         )
         for one in report.damage[:SHOWN_MAX]

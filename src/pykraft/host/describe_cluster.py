@@ -20,12 +20,7 @@ _ENDPOINT_TYPES: Final = {1: "BROKER", CONTROLLERS: "CONTROLLER"}
 
 
 def describe_cluster(
-    request: Body,
-    *,
-    cluster_id: str,
-    listener: str,
-    status: Status,
-    own_problem: str | None = None,
+    request: Body, *, cluster_id: str, listener: str, status: Status, own_problem: str | None = None
 ) -> Body:
     """The nodes reachable on this listener, for ``--bootstrap-controller`` of Kafka's tools: the voters and the leader.
 

@@ -130,8 +130,7 @@ class FetchReads:
 
     def _submit(self, wanted: _Wanted) -> None:
         self._ports.submit_read(
-            lambda: read_durable(self._log, wanted.offset, wanted.size_bytes_max),
-            lambda data: self._done(wanted, data),
+            lambda: read_durable(self._log, wanted.offset, wanted.size_bytes_max), lambda data: self._done(wanted, data)
         )
 
     def _done(self, wanted: _Wanted, data: Buffer | CorruptionError | None) -> None:

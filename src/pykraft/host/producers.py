@@ -26,12 +26,7 @@ from pykraft.core.events import Proposed
 from pykraft.errors import NotRunningError, UsageError
 from pykraft.host.recent_batches import HeaderAndBytes
 from pykraft.protocol.batch import place_batch
-from pykraft.protocol.records import (
-    HEADER_SIZE_BYTES,
-    encode_control_batch,
-    encode_in_place,
-    records_size_bytes,
-)
+from pykraft.protocol.records import HEADER_SIZE_BYTES, encode_control_batch, encode_in_place, records_size_bytes
 from pykraft.record_list import check_records
 from pykraft.types import Epoch, Offset
 from pykraft.value import value

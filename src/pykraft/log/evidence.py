@@ -42,10 +42,7 @@ def read_evidence(fs: Fs, directory: Path, *, on_bad_point: Callable[[Corruption
     point = _recovery_point(fs, directory, on_bad_point)
     epochs = _epochs(fs, directory)
     return Evidence(
-        recovery_point=point,
-        epochs=epochs,
-        epoch_max=_epoch_max(fs, directory),
-        noted=read_noted(fs, directory),
+        recovery_point=point, epochs=epochs, epoch_max=_epoch_max(fs, directory), noted=read_noted(fs, directory)
     )
 
 

@@ -240,11 +240,7 @@ def _may_lag(evidence: Evidence, entries: Sequence[EpochStart], at: int, header:
 
 
 def refuse_impossible(
-    directory: Path,
-    names: Sequence[str],
-    base_offsets: Sequence[Offset],
-    *,
-    repair: str = MISSING_START_REPAIR,
+    directory: Path, names: Sequence[str], base_offsets: Sequence[Offset], *, repair: str = MISSING_START_REPAIR
 ) -> None:
     """Refuse a log that lacks its beginning and has no snapshot in its place, and one that Kafka was about to swap.
 

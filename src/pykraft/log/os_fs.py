@@ -292,9 +292,7 @@ def _held_elsewhere(path: Path, held: tuple[int, int]) -> StorageError:
     holder = holder_in(_KERNELS_LOCKS, held)
     who = "another process" if holder is None else f"another process, pid {holder},"
     return StorageError(
-        path,
-        f"cannot lock: {who} uses this directory",
-        repair="stop it, or give this node a directory of its own",
+        path, f"cannot lock: {who} uses this directory", repair="stop it, or give this node a directory of its own"
     )
 
 

@@ -26,19 +26,7 @@ from typing import Final, assert_never
 from pykraft import types
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.protocol.reader import Read, compile_reader
-from pykraft.protocol.schema import (
-    INT16,
-    INT32,
-    INT64,
-    STRING,
-    UINT16,
-    UUID,
-    Body,
-    Field,
-    Message,
-    array_of,
-    struct_of,
-)
+from pykraft.protocol.schema import INT16, INT32, INT64, STRING, UINT16, UUID, Body, Field, Message, array_of, struct_of
 from pykraft.protocol.writer import compile_writer
 
 _KEY: Final = struct.Struct(">hh")

@@ -37,13 +37,7 @@ from pykraft.protocol.batch import (
 from pykraft.protocol.compression import DECOMPRESSED_SIZE_BYTES_MAX, Compression
 from pykraft.protocol.control import decode_control_value, encode_control
 from pykraft.protocol.primitives import encode_varint, read_varint, read_varlong
-from pykraft.protocol.values import (
-    batch_size_bytes,
-    decode_values,
-    encode_batch,
-    encode_in_place,
-    records_size_bytes,
-)
+from pykraft.protocol.values import batch_size_bytes, decode_values, encode_batch, encode_in_place, records_size_bytes
 from pykraft.types import Buffer, ControlRecord, Epoch, KRaftVersion, KRaftVoters, MembershipRecord, Offset
 
 __all__ = [

@@ -209,12 +209,7 @@ class _Snapshot:
 
 
 def _family(metric: Metric, value: float | str) -> Family:
-    from prometheus_client.core import (
-        CounterMetricFamily,
-        GaugeMetricFamily,
-        InfoMetricFamily,
-        StateSetMetricFamily,
-    )
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, StateSetMetricFamily
 
     name = PREFIX + metric.name.replace("-", "_")
     text = f"{metric.meaning} ({metric.unit})" if metric.unit else metric.meaning

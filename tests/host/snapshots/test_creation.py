@@ -184,8 +184,7 @@ def test_one_that_exists_or_is_being_taken_is_not_taken_again(cluster: Cluster) 
     "call", [lambda taken, then: taken.append([b"x"], then), lambda taken, then: taken.freeze(then)]
 )
 def test_what_is_wrong_is_answered_and_leaves_nothing(
-    cluster: Cluster,
-    call: Callable[[NewSnapshot, Callable[[object], None]], None],
+    cluster: Cluster, call: Callable[[NewSnapshot, Callable[[object], None]], None]
 ) -> None:
     machine, epoch = committed(cluster)
     taken = begin(cluster, machine, 5, epoch)

@@ -4,12 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.campaign.page import (
-    Replays,
-    RunPace,
-    campaign_page,
-    replay_note,
-)
+from lab.campaign.page import Replays, RunPace, campaign_page, replay_note
 from pykraft.page import PLACE
 from pykraft.sim.run.campaign import CampaignSummary, Identity
 from tests.browser import OpenPage

@@ -223,7 +223,7 @@ def test_a_quarantine_shows_what_was_noted(tmp_path: Path) -> None:
     note = Quarantine(epoch=Epoch(3), until_offset=None, damages=(), is_cut=True)
     QuarantineFile(OsFs(), tmp_path).write(note)
     assert entries(tmp_path / "quarantine") == [
-        {"generation": 1, "content": '{"epoch":3,"untilOffset":null,"damages":[]}'},
+        {"generation": 1, "content": '{"epoch":3,"untilOffset":null,"damages":[]}'}
     ]
 
 

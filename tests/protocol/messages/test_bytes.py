@@ -13,10 +13,7 @@ import pytest
 from pykraft.errors import ProtocolError
 from pykraft.protocol.messages import cluster, fetch, own, voters
 from pykraft.protocol.messages.clients import PRODUCE_RESPONSE
-from pykraft.protocol.messages.elections import (
-    BEGIN_QUORUM_EPOCH_REQUEST,
-    VOTE_REQUEST,
-)
+from pykraft.protocol.messages.elections import BEGIN_QUORUM_EPOCH_REQUEST, VOTE_REQUEST
 from tests.protocol.bodies import read, write
 
 API_VERSIONS_CLIENT = {"client_software_name": "py", "client_software_version": "1"}

@@ -20,7 +20,6 @@ from pykraft.machine.replica import MachineReplica, _snapshot_records
 from pykraft.recipes.coordination import JobQueue, TakenJob, _before, lock
 from pykraft.recipes.key_value_commands import GrantLease, KeepLease
 from pykraft.recipes.key_values import SNAPSHOTS, KeySpace, LeaseState
-from tests.recipes.worlds import programs
 from tests.sim.mutants.patch import Patch
 
 

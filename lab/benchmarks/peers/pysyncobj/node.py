@@ -13,11 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from pysyncobj import (  # type: ignore[import-not-found] # it has an environment of its own
-    SyncObj,
-    SyncObjConf,
-    replicated,
-)
+from pysyncobj import SyncObj, SyncObjConf, replicated  # type: ignore[import-not-found] # it has an environment of its own
 
 TICK_S = 0.002
 """Its default of 0.05 s lets one caller have ten answers a second."""

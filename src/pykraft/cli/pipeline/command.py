@@ -339,13 +339,7 @@ def _print(found: PipelineUpkeep) -> None:
 )
 @value.json_option
 def report(
-    *,
-    root: Path,
-    replica: str | None,
-    is_written: bool,
-    page: Path | None,
-    beside: Path | None,
-    as_json: bool,
+    *, root: Path, replica: str | None, is_written: bool, page: Path | None, beside: Path | None, as_json: bool
 ) -> None:
     """Summarize the tables: totals, leaders and throughput; --html writes a page with figures and the tables' sizes."""
     if beside is not None and page is None:

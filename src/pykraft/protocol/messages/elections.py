@@ -37,9 +37,7 @@ BEGIN_QUORUM_EPOCH_REQUEST = Message.of(
     Field("cluster_id", STRING, default=None, nullable=True),
     Field("voter_id", INT32, "1+", default=-1, ignorable=True),
     one_partition(
-        Field("voter_directory_id", UUID, "1+", ignorable=True),
-        Field("leader_id", INT32),
-        Field("leader_epoch", INT32),
+        Field("voter_directory_id", UUID, "1+", ignorable=True), Field("leader_id", INT32), Field("leader_epoch", INT32)
     ),
     listeners_field("leader_endpoints", versions="1+", ignorable=True),
 )

@@ -6,11 +6,7 @@ Source: Raft dissertation §3.10; ours (ADR 070).
 from pykraft.protocol.schema import BYTES, INT16, INT32, INT64, STRING, Field, Message
 
 FORWARD_REQUEST = Message.of(
-    "ForwardRequest",
-    "0",
-    "0+",
-    Field("cluster_id", STRING, default=None, nullable=True),
-    Field("records", BYTES),
+    "ForwardRequest", "0", "0+", Field("cluster_id", STRING, default=None, nullable=True), Field("records", BYTES)
 )
 """Forward (30002): a node passes records of a state machine, or a read, on to the leader. pykraft's own, not Kafka's.
 ``records`` are those of `pykraft.machine.records.pack_records`. The leader appends them as one batch and answers when
