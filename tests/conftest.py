@@ -16,12 +16,11 @@ import pytest
 from coverage import Coverage
 from hypothesis import settings
 
-from tests.covered import FLOORS
 from tests.loops import judged
 
 TESTS = Path(__file__).parent
-FOLLOWED = {*FLOORS, "scenarios"}
-"""Folders of tests."""
+FOLLOWED = {"core", "protocol", "rpc", "log", "snapshot", "host", "scenarios"}
+"""Folders of tests: those of packages with a floor in ``bin/test``, and the scenarios."""
 
 pytest_plugins = ["tests.browser", "tests.conformance.plugin", "tests.spark.plugin", "tests.stage_modules"]
 
@@ -87,7 +86,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     Of the long ones those of a group come first, since one worker runs them all.
 
-    And follow lines for coverage only where tests/covered.py counts them: it makes all others twice as slow. So a
+    And follow lines for coverage only where ``bin/test`` counts them: it makes all others twice as slow. So a
     package must be reached by its own tests and those of the packages below the server. Of those the ones that try
     thousands of cases are marked ``no_cover`` where they are: the others reach all that these do.
     """

@@ -6,6 +6,7 @@ What is held against a call is its own memory: all of it, and nobody else's.
 """
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,12 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import SIGNALS_OF_TESTS, pytest_collection_modifyitems
-from tests.lag import without_lag
+from tests.conftest import FOLLOWED, SIGNALS_OF_TESTS, pytest_collection_modifyitems
+from tests.loops import without_lag
 from tests.memory import taking_less_than
 from tests.stage_modules import MODULES_OF, check_modules, pytest_ignore_collect
 
 ROOT = Path(__file__).parents[1]
+QUIETLY = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
 
 
 def ignore_all() -> None:
@@ -39,7 +41,7 @@ def test_what_a_test_starts_ends_by_a_signal(number: signal.Signals) -> None:
 def test_so_it_does_when_the_suite_was_started_with_signals_ignored() -> None:
     here = f"{Path(__file__).relative_to(ROOT)}::test_what_a_test_starts_ends_by_a_signal"
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", here],
+        [*QUIETLY, here],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         preexec_fn=ignore_all,
@@ -58,19 +60,7 @@ def test_nothing_follows_a_test_that_counts_for_no_package() -> None:
 def test_nothing_follows_it_in_a_worker_of_a_measured_run_either(tmp_path: Path) -> None:
     here = f"{Path(__file__).relative_to(ROOT)}::test_nothing_follows_a_test_that_counts_for_no_package"
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "-n",
-            "1",
-            "--cov=tests",
-            "--cov-report=",
-            here,
-        ],
+        [*QUIETLY, "-n", "1", "--cov=tests", "--cov-report=", here],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": str(ROOT), "COVERAGE_FILE": str(tmp_path / "coverage")},
         capture_output=True,
@@ -106,6 +96,11 @@ def test_of_the_long_tests_those_of_a_group_start_first(request: pytest.FixtureR
     items: list[pytest.Item] = [short, alone, grouped]
     pytest_collection_modifyitems(items)
     assert items == [grouped, alone, short]
+
+
+def test_lines_are_followed_in_each_package_that_has_a_floor() -> None:
+    script = (ROOT / "bin" / "test").read_text(encoding="utf-8")
+    assert {*re.findall(r"(\w+):\d+", re.search(r"floors=\((.*)\)", script)[1]), "scenarios"} == FOLLOWED  # type: ignore[index]
 
 
 def test_lines_are_followed_where_they_count(request: pytest.FixtureRequest) -> None:

@@ -1,7 +1,4 @@
-"""No call that takes records takes one record for many, or a set for a list.
-
-Source: ours.
-"""
+"""No call that takes records takes one record for many, or a set for a list."""
 
 import mmap
 from array import array

@@ -7,8 +7,6 @@ Parts that are put together are judged as the whole log is, and snapshots are co
 A log without its end is reported, and of a log and its checkpoint the one that is alone.
 
 A judged log knows whether it reached further once; acknowledged records that it lost are named by file and byte.
-
-Source: ours; KIP-595; Raft §5.3; KIP-630; Kafka's ``LeaderEpochFileCache``; Kafka's ``ProducerStateManager``.
 """
 
 import json

@@ -1,7 +1,4 @@
-"""The first byte that differs is found wherever segments begin; an index that lies leads to no batch.
-
-Source: ours; Kafka's ``OffsetIndex.lookup``.
-"""
+"""The first byte that differs is found wherever segments begin; an index that lies leads to no batch."""
 
 import shutil
 from pathlib import Path

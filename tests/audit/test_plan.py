@@ -1,7 +1,4 @@
-"""A plan follows from names and sizes; directories of two clusters are refused; a running node has no damage.
-
-Source: ours.
-"""
+"""A plan follows from names and sizes; directories of two clusters are refused; a running node has no damage."""
 
 from pathlib import Path
 

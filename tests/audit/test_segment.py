@@ -1,7 +1,4 @@
-"""Digests do not depend on the segments, and differ where the bytes do.
-
-Source: ours.
-"""
+"""Digests do not depend on the segments, and differ where the bytes do."""
 
 from pathlib import Path
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from pykraft.local.voters import SOURCES
-from tests.lag import without_lag
+from tests.loops import without_lag
 from tests.tidy.repository import ROOT
 
 

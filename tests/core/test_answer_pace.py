@@ -1,7 +1,4 @@
-"""An answer that moves fast enough extends its deadline; one that trickles does not, and none does for ever.
-
-Source: ours (ADR 036); Kafka's clients count only whole responses.
-"""
+"""An answer that moves fast enough extends its deadline; one that trickles does not, and none does for ever."""
 
 from pykraft.core.answer_pace import FLOOR_BYTES_MAX, FLOOR_SHARE, WINDOWS_MAX, AnswerPace, floor_bytes
 

@@ -1,7 +1,4 @@
-"""One request in flight to each peer, back-off after failures, and which bootstrap server is next.
-
-Source: KIP-595 §Request timeout; Kafka ``RequestManager``; KAFKA-19354 (bootstrap when the leader fails).
-"""
+"""One request in flight to each peer, back-off after failures, and which bootstrap server is next."""
 
 from random import Random
 

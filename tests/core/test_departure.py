@@ -1,7 +1,4 @@
-"""A follower believes that its leader has left when two signs agree: EndQuorumEpoch, and the leader's own answer.
-
-Source: ours (ADR 129); KIP-595 §EndQuorumEpoch.
-"""
+"""A follower believes that its leader has left when two signs agree: EndQuorumEpoch, and the leader's own answer."""
 
 from collections.abc import Callable
 

@@ -1,7 +1,4 @@
-"""Tallies, timeouts and the order of successors.
-
-Source: Kafka ``EpochElection``; KIP-996; KIP-595 §Vote and §EndQuorumEpoch (successor back-off).
-"""
+"""Tallies, timeouts and the order of successors."""
 
 from itertools import product
 from random import Random

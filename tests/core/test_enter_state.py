@@ -1,7 +1,4 @@
-"""What each named transition carries over: vote, leader, high watermark, timer.
-
-Source: KIP-595, KIP-996; Kafka ``KafkaRaftClient.transitionTo*`` and ``QuorumState``.
-"""
+"""What each named transition carries over: vote, leader, high watermark, timer."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,4 @@
-"""The epoch cache, compared with a list of every record's epoch.
-
-Source: KIP-101, KIP-595 §Log reconciliation; Kafka ``LeaderEpochFileCache``.
-"""
+"""The epoch cache, compared with a list of every record's epoch."""
 
 import pytest
 from hypothesis import given

@@ -1,8 +1,6 @@
 """The core's view of the log, compared with naive lists of records in memory and on a lagging disk.
 
 Every record of the twin is unique, so that what was cut off and what took its place can never be confused.
-
-Source: KIP-595 §Log reconciliation, KIP-630; Kafka ``RaftLog``; etcd ``raft/log_unstable.go``.
 """
 
 from collections.abc import Callable

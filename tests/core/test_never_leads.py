@@ -1,7 +1,4 @@
-"""A voter that never leads: when it campaigns all the same, what it rejects as leader, and when it hands over.
-
-Source: ADR 077.
-"""
+"""A voter that never leads: when it campaigns all the same, what it rejects as leader, and when it hands over."""
 
 from dataclasses import replace
 

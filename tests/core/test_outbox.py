@@ -1,7 +1,4 @@
-"""What a step writes, in which order, and which write each message waits for.
-
-Source: etcd ``doc.go`` and openraft ``io_ordering`` (order of writes); Kafka's ``durableTransitionTo``.
-"""
+"""What a step writes, in which order, and which write each message waits for."""
 
 import pytest
 

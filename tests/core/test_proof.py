@@ -1,7 +1,4 @@
-"""When enough voters have told their epoch: every majority with the replica contains one of them.
-
-Source: ours (ADR 022); KAFKA-14077.
-"""
+"""When enough voters have told their epoch: every majority with the replica contains one of them."""
 
 from itertools import combinations
 

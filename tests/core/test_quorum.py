@@ -1,7 +1,4 @@
-"""Quorum arithmetic, compared with a brute-force search of every subset of voters.
-
-Source: Raft paper §5.3–5.4; Kafka ``LeaderState.maybeUpdateHighWatermark``; etcd ``quorum/majority.go``.
-"""
+"""Quorum arithmetic, compared with a brute-force search of every subset of voters."""
 
 from itertools import combinations
 

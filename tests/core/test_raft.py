@@ -1,7 +1,4 @@
-"""The core as a whole: the start-up table, every event in every state, and what belongs to no single handler.
-
-Source: KIP-595 §State machine; Kafka ``QuorumState.initialize``.
-"""
+"""The core as a whole: the start-up table, every event in every state, and what belongs to no single handler."""
 
 import subprocess
 import sys

@@ -1,7 +1,4 @@
-"""Look-ups that all handlers use, in every state.
-
-Source: KIP-595; Kafka ``QuorumState``.
-"""
+"""Look-ups that all handlers use, in every state."""
 
 import pytest
 

@@ -1,7 +1,4 @@
-"""What each state knows, waits for, and grants.
-
-Source: KIP-595, KIP-996; Kafka's classes of the same names, such as ``ProspectiveState``.
-"""
+"""What each state knows, waits for, and grants."""
 
 from collections.abc import Sequence
 from dataclasses import fields, replace

@@ -1,7 +1,4 @@
-"""The transition table, every pair of it, and the effects of a transition.
-
-Source: KIP-595, KIP-996; Kafka ``QuorumState`` and ``KafkaRaftClient.transitionTo*``.
-"""
+"""The transition table, every pair of it, and the effects of a transition."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace

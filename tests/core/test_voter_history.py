@@ -1,7 +1,4 @@
-"""Voter sets by offset: added in log order, looked up, truncated at both ends.
-
-Source: KIP-853 §Log and voter sets; Kafka ``KRaftControlRecordStateMachine``, ``VoterSetHistory``.
-"""
+"""Voter sets by offset: added in log order, looked up, truncated at both ends."""
 
 import pytest
 

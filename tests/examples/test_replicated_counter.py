@@ -11,7 +11,7 @@ import pytest
 
 from pykraft.local.child import Children, wait_until
 from pykraft.local.voters import HOST, SOURCES, free_ports
-from tests.lag import without_lag
+from tests.loops import without_lag
 from tests.tidy.repository import ROOT
 
 EXAMPLE = str(ROOT / "examples" / "replicated_counter.py")

@@ -1,7 +1,4 @@
-"""DescribeCluster: the voters of the listener where it was asked, in Kafka's form.
-
-Source: KIP-700, KIP-919 (endpoint types); Kafka's ``AuthHelper.computeDescribeClusterResponse``.
-"""
+"""DescribeCluster: the voters of the listener where it was asked, in Kafka's form."""
 
 import pytest
 

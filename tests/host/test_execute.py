@@ -1,7 +1,4 @@
-"""Each effect reaches its component; none is forgotten.
-
-Source: dask's ``worker_state_machine`` (instructions); Kafka's ``KafkaRaftClient`` does the same in its poll loop.
-"""
+"""Each effect reaches its component; none is forgotten."""
 
 from dataclasses import replace
 from typing import get_args

@@ -1,8 +1,6 @@
 """Why there is no leader is reported at growing intervals, and once that it is over.
 
 A node that does not match the voter set logs what the set expects and which command repairs it, once.
-
-Source: ADR 051; KIP-853 §Disk failure; Kafka reports nothing here, and such a node fetches for ever without a vote.
 """
 
 import itertools

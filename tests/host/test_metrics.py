@@ -1,9 +1,6 @@
 """Every metric of a host in each state, before its start and after its end.
 
 Averages, maxima and rates over sliding samples, and ratios of time, by a hand-moved clock.
-
-Source: Kafka's ``KafkaRaftMetrics`` (group ``raft-metrics``); KIP-595 §Metrics, KIP-853 §Metrics; Kafka's
-``SampledStat``, ``Avg``, ``Max``, ``Rate`` with ``WindowedSum``, and ``TimeRatio``.
 """
 
 from dataclasses import replace

@@ -3,9 +3,6 @@
 The proof note is durable before the node's first message, and the election before the note.
 
 Voters that a node knows at its start: from the checkpoint of formatting, then from its log.
-
-Source: Kafka's ``KafkaRaftManager`` and ``QuorumState.initialize``; KIP-595, KIP-853; ours (ADR 022); KIP-853; Kafka's
-``KRaftControlRecordStateMachine``.
 """
 
 from dataclasses import replace

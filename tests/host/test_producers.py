@@ -1,7 +1,4 @@
-"""Each proposal gets one outcome; batches contain the planned values; claimed sizes are never too small.
-
-Source: Kafka's ``BatchAccumulator`` and the append purgatory of ``KafkaRaftClient``.
-"""
+"""Each proposal gets one outcome; batches contain the planned values; claimed sizes are never too small."""
 
 from dataclasses import replace
 

@@ -1,7 +1,4 @@
-"""The newest batches in memory: no gaps, no eviction before they are durable, compared with a plain list.
-
-Source: Kafka's leader serves fetches up to its log end; etcd ``raft/log_unstable.go``.
-"""
+"""The newest batches in memory: no gaps, no eviction before they are durable, compared with a plain list."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,9 +1,6 @@
 """When the log is read again, how much at a time, and which damage reaches the core.
 
 Retired files stay for the delay and are then removed one by one on the bulk lane.
-
-Source: ZFS' scrub; rules of ours; Kafka's ``internal.metadata.delete.delay.millis``; ``LogSegment.changeFileSuffixes``,
-``Snapshots.markForDelete``.
 """
 
 from pathlib import Path

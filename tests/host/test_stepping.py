@@ -1,7 +1,4 @@
-"""One step at a time, even if a step calls back; none before the start, none after the end.
-
-Source: Kafka's ``KafkaRaftClient.poll``; dask's ``BaseWorker``.
-"""
+"""One step at a time, even if a step calls back; none before the start, none after the end."""
 
 from random import Random
 

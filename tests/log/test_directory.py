@@ -1,7 +1,4 @@
-"""Who owns a log directory; formatting writes all directories or none, and a start accepts what it wrote.
-
-Source: KIP-858, KIP-853 §Directory id, KIP-631 §Formatting; Kafka's ``MetaPropertiesEnsemble`` and ``Formatter``.
-"""
+"""Who owns a log directory; formatting writes all directories or none, and a start accepts what it wrote."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

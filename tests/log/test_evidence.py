@@ -1,7 +1,4 @@
-"""What the other files say about a log: intact, missing and damaged ones; nothing is written.
-
-Source: rules of ours.
-"""
+"""What the other files say about a log: intact, missing and damaged ones; nothing is written."""
 
 from pathlib import Path
 

@@ -1,7 +1,4 @@
-"""Replacing a small file leaves the old content or the new, whatever happens.
-
-Source: POSIX ``rename``; Kafka's ``Utils.atomicMoveWithFallback``.
-"""
+"""Replacing a small file leaves the old content or the new, whatever happens."""
 
 import errno
 from contextlib import suppress

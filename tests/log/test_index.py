@@ -1,7 +1,4 @@
-"""The index rule, compared with the index files that Kafka wrote for its own logs.
-
-Source: Kafka's ``LogSegment.append``, ``OffsetIndex``, ``TimeIndex``; KIP-33.
-"""
+"""The index rule, compared with the index files that Kafka wrote for its own logs."""
 
 from pathlib import Path
 

@@ -1,7 +1,4 @@
-"""One directory, one verdict: recovery, verify and Spark get the same damaged directories.
-
-Source: Kafka's ``LogLoader.recoverLog``, ``LogSegment.recover``; the recovery point is ours.
-"""
+"""One directory, one verdict: recovery, verify and Spark get the same damaged directories."""
 
 import shutil
 from collections.abc import Sequence

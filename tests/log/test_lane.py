@@ -2,9 +2,6 @@
 
 The crash tests know which logs and elections the jobs passed through. What recovers must be one of them: nothing
 acknowledged lost, nothing mixed, no bytes that were never written. A node that can never vote syncs later (ADR 118).
-
-Source: etcd ``raft`` doc §Usage (persist before send); PostgreSQL's fsync failure of 2018; Kafka's
-``KafkaRaftClient.appendAsFollower``, which syncs for voters and controllers only.
 """
 
 from contextlib import suppress

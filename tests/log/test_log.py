@@ -3,9 +3,6 @@
 Files that are deleted, renamed or replaced under a running node are noticed; the node's own changes are not.
 
 Which bytes of a log leave the page cache: the oldest, only synced ones, a bounded number at a time.
-
-Source: Kafka's ``UnifiedLog``, ``LocalLog``, ``KafkaRaftLog``; KIP-595; ours; PostgreSQL's ``XLogFileClose``;
-``posix_fadvise(2)``.
 """
 
 import shutil

@@ -1,7 +1,4 @@
-"""A log with more segments than a process may open: it starts, serves and grows with a few descriptors.
-
-Source: Kafka keeps every segment open (``FileRecords``); RocksDB's ``max_open_files`` is the model.
-"""
+"""A log with more segments than a process may open: it starts, serves and grows with a few descriptors."""
 
 from __future__ import annotations
 

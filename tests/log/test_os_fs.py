@@ -1,8 +1,4 @@
-"""The real file system: every call, the lock on a data directory, and errors that say what and where.
-
-Source: POSIX ``pwritev``, ``fdatasync``, ``rename``; Linux man-pages ``flock(2)``, ``fcntl_locking(2)``,
-``fallocate(2)``.
-"""
+"""The real file system: every call, the lock on a data directory, and errors that say what and where."""
 
 import errno
 import fcntl

@@ -1,7 +1,4 @@
-"""Names of files: Kafka's spelling and no other.
-
-Source: Kafka's ``LogFileUtils``, ``Snapshots``; KIP-630.
-"""
+"""Names of files: Kafka's spelling and no other."""
 
 import pytest
 

@@ -1,7 +1,4 @@
-"""Walking over a file: chunks, cuts at every byte, wrong lengths; runs of batches change nothing but the time.
-
-Source: Kafka's ``FileLogInputStream`` and ``LogSegment.recover``; ours.
-"""
+"""Walking over a file: chunks, cuts at every byte, wrong lengths; runs of batches change nothing but the time."""
 
 import shutil
 from collections.abc import Iterable, Iterator

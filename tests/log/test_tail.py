@@ -1,7 +1,4 @@
-"""A torn tail is distinguished from damage: cut at every byte, zeros from every sector on, a wrong length.
-
-Source: Kafka's ``LogSegment.recover`` and ``FileRecords`` (preallocated files).
-"""
+"""A torn tail is distinguished from damage: cut at every byte, zeros from every sector on, a wrong length."""
 
 from pathlib import Path
 

@@ -3,9 +3,6 @@
 Kafka's own frames: reading and writing them again gives the same bytes.
 
 Every request and response of our APIs among the recordings; of all other APIs the request headers.
-
-Source: Kafka protocol guide §Protocol; KIP-482; KIP-511; frames that Kafka sent and received (tests/golden); Kafka's
-message definitions.
 """
 
 import re

@@ -1,7 +1,4 @@
-"""Codecs: round trips; damage, cuts and decompression bombs end in one error, with bounded memory.
-
-Source: KIP-98, KIP-110; Kafka's ``CompressionType``; the framing of snappy-java's ``SnappyOutputStream``.
-"""
+"""Codecs: round trips; damage, cuts and decompression bombs end in one error, with bounded memory."""
 
 import gzip
 import struct

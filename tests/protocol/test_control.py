@@ -1,8 +1,4 @@
-"""Control records: compared with kio for every schema; records that do not belong in a Raft log.
-
-Source: KIP-595, KIP-630, KIP-853; Kafka's ``ControlRecordType`` and its message definitions ``LeaderChangeMessage``,
-``SnapshotHeaderRecord``, ``SnapshotFooterRecord``, ``KRaftVersionRecord``, ``VotersRecord``.
-"""
+"""Control records: compared with kio for every schema; records that do not belong in a Raft log."""
 
 import io
 import struct

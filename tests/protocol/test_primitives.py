@@ -1,7 +1,4 @@
-"""Varints, strings, counts and tagged fields: round trips, Kafka's values; cut or impossible input is rejected.
-
-Source: Kafka protocol guide §Protocol Primitive Types; KIP-482 §Tagged fields; KIP-98 §Message Format.
-"""
+"""Varints, strings, counts and tagged fields: round trips, Kafka's values; cut or impossible input is rejected."""
 
 import io
 from collections.abc import Callable

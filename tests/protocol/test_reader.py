@@ -1,7 +1,4 @@
-"""Generated readers: every version of every message, every cut, and random bytes.
-
-Source: Kafka protocol guide; KIP-482.
-"""
+"""Generated readers: every version of every message, every cut, and random bytes."""
 
 import contextlib
 import random

@@ -1,7 +1,4 @@
-"""Whole batches: Kafka's bytes both ways, records of any client with every codec, any damage, and the quick check.
-
-Source: KIP-98 §Message Format; KIP-82 for headers; Kafka's ``DefaultRecord``.
-"""
+"""Whole batches: Kafka's bytes both ways, records of any client with every codec, any damage, and the quick check."""
 
 import datetime
 import io

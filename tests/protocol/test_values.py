@@ -1,7 +1,4 @@
-"""KRaft data batches: round trips on both paths, compared with kio, and every record that KRaft rejects.
-
-Source: KIP-595; Kafka's ``BatchBuilder`` (what is written) and ``RecordsIterator`` (what is refused when read).
-"""
+"""KRaft data batches: round trips on both paths, compared with kio, and every record that KRaft rejects."""
 
 import random
 

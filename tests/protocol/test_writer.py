@@ -1,7 +1,4 @@
-"""Generated writers: defaults, fields that a version lacks, and records without a copy.
-
-Source: Kafka protocol guide; KIP-482; the ``ignorable`` rule of Kafka's message definitions.
-"""
+"""Generated writers: defaults, fields that a version lacks, and records without a copy."""
 
 import pytest
 

@@ -1,1 +1,0 @@
-"""Tests of the conversions between core and wire."""

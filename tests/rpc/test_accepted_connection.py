@@ -1,7 +1,4 @@
-"""An accepted connection reads and writes what the codec does, the first time and later.
-
-Source: ADR 071.
-"""
+"""An accepted connection reads and writes what the codec does, the first time and later."""
 
 from dataclasses import replace
 

@@ -1,7 +1,4 @@
-"""AddRaftVoter through both versions.
-
-Source: KIP-853 §AddRaftVoter, KIP-1186; Kafka's RaftUtil.
-"""
+"""AddRaftVoter through both versions."""
 
 from dataclasses import replace
 

@@ -1,7 +1,4 @@
-"""The versions that a node offers, and the version that two nodes have in common.
-
-Source: KIP-35, KIP-511, KIP-584, KAFKA-17011; Kafka's ApiVersionsResponse and NodeApiVersions.
-"""
+"""The versions that a node offers, and the version that two nodes have in common."""
 
 import pytest
 

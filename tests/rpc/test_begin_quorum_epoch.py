@@ -1,7 +1,4 @@
-"""BeginQuorumEpoch through both versions.
-
-Source: KIP-595 §BeginQuorumEpoch, KIP-853; Kafka's RaftUtil.
-"""
+"""BeginQuorumEpoch through both versions."""
 
 from dataclasses import replace
 

@@ -1,7 +1,4 @@
-"""A dialed connection: it negotiates first, has one request open, and accepts only that request's answer.
-
-Source: KIP-35, KIP-511; Kafka's ``NetworkClient``.
-"""
+"""A dialed connection: it negotiates first, has one request open, and accepts only that request's answer."""
 
 import struct
 

@@ -1,7 +1,4 @@
-"""What a node names on the wire, from its configuration.
-
-Source: KIP-595, KIP-853.
-"""
+"""What a node names on the wire, from its configuration."""
 
 from dataclasses import replace
 

@@ -1,7 +1,4 @@
-"""DescribeQuorum through its versions.
-
-Source: KIP-595 §DescribeQuorum, KIP-836, KIP-853; Kafka's DescribeQuorumRequest and DescribeQuorumResponse.
-"""
+"""DescribeQuorum through its versions."""
 
 from dataclasses import replace
 

@@ -1,7 +1,4 @@
-"""EndQuorumEpoch through both versions.
-
-Source: KIP-595 §EndQuorumEpoch, KIP-853; Kafka's RaftUtil.
-"""
+"""EndQuorumEpoch through both versions."""
 
 from dataclasses import replace
 

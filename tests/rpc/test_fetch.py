@@ -1,7 +1,4 @@
-"""Fetch of replicas in every version that can express it.
-
-Source: KIP-595 §Fetch, KIP-630, KIP-853, KIP-903, KIP-1166; Kafka's RaftUtil and ``KafkaRaftClient.buildFetchRequest``.
-"""
+"""Fetch of replicas in every version that can express it."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,4 @@
-"""FetchSnapshot through both versions.
-
-Source: KIP-630 §FetchSnapshot, KIP-853; Kafka's RaftUtil and ``KafkaRaftClient.handleFetchSnapshotRequest``.
-"""
+"""FetchSnapshot through both versions."""
 
 from dataclasses import replace
 

@@ -1,7 +1,4 @@
-"""Fetches from templates are those of the codec, byte for byte and field for field, whatever bytes arrive.
-
-Source: ADR 071.
-"""
+"""Fetches from templates are those of the codec, byte for byte and field for field, whatever bytes arrive."""
 
 from collections.abc import Iterator
 from dataclasses import replace

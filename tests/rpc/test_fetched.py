@@ -1,7 +1,4 @@
-"""Records of a Fetch answer: whole valid batches are kept, and the rest is described.
-
-Source: KAFKA-18723 (a follower must check what it fetched), KIP-74 (the first batch comes whole).
-"""
+"""Records of a Fetch answer: whole valid batches are kept, and the rest is described."""
 
 import pytest
 

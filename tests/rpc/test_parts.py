@@ -1,7 +1,4 @@
-"""Pieces of bodies: unknown values are -1, zero or empty on the wire, and back.
-
-Source: KIP-595, KIP-853; Kafka's RaftUtil and ``KafkaRaftClient.hasValidClusterId`` and ``hasValidTopicPartition``.
-"""
+"""Pieces of bodies: unknown values are -1, zero or empty on the wire, and back."""
 
 import pytest
 

@@ -1,7 +1,4 @@
-"""RemoveRaftVoter.
-
-Source: KIP-853 §RemoveRaftVoter; Kafka's RaftUtil.
-"""
+"""RemoveRaftVoter."""
 
 import pytest
 

@@ -1,7 +1,4 @@
-"""UpdateFeatures: kraft.version goes up; any other request never reaches the core.
-
-Source: KIP-584, KIP-778, KAFKA-16538; Kafka's ``QuorumController.updateFeatures``.
-"""
+"""UpdateFeatures: kraft.version goes up; any other request never reaches the core."""
 
 import pytest
 

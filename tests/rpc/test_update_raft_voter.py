@@ -1,7 +1,4 @@
-"""UpdateRaftVoter.
-
-Source: KIP-853 §UpdateRaftVoter; Kafka's RaftUtil.
-"""
+"""UpdateRaftVoter."""
 
 from dataclasses import replace
 

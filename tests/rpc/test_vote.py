@@ -1,7 +1,4 @@
-"""Vote through all its versions.
-
-Source: KIP-595 §Vote, KIP-853, KIP-996; Kafka's RaftUtil.
-"""
+"""Vote through all its versions."""
 
 from dataclasses import replace
 

@@ -65,10 +65,9 @@ from pykraft.core.proof import PROVEN, Proof
 from pykraft.types import Damage, Epoch, NodeId, Offset
 from tests.scenarios import asks, tell
 from tests.scenarios.disk import Disk
-from tests.scenarios.links import reset
 from tests.scenarios.message import Message, is_meant, link_of
 from tests.scenarios.tamper import tampered
-from tests.scenarios.world import OBSERVER_WITHOUT_ID, OUTSIDER, Node, World
+from tests.scenarios.world import OBSERVER_WITHOUT_ID, OUTSIDER, Node, World, reset
 
 ROUNDS_MAX = 200
 UNPROVEN = Proof(is_complete=False)

@@ -383,3 +383,15 @@ class World:
         handle, self._next_handle = self._next_handle, self._next_handle + 1
         epoch = self.nodes[node_id].raft.status.epoch or types.EPOCH_ZERO
         self.nodes[node_id].step(events.Proposed(handle=handle, epoch=epoch, count=count, size_bytes=100 * count))
+
+
+def reset(world: World, source: int, target: int) -> None:
+    """Break the connection that the source dialed: its newest request is lost, or the answer to it."""
+    asked = world.nodes[source].asks.pop(target)
+    ends = {source, target}
+    world.wire = [
+        message
+        for message in world.wire
+        if {message.source, message.target} != ends or message.correlation_id != asked.correlation_id
+    ]
+    world.fail(asked, UNAVAILABLE)

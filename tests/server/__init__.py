@@ -1,1 +1,0 @@
-"""Tests of the server: real sockets on the loopback interface, real threads, both loops."""

@@ -3,8 +3,6 @@
 Floods and repetitions are cut, a state that ends by itself waits, and alarms pass.
 
 A node that ends while its disk stalls keeps its directory locked; an error without an owner in the loop is told.
-
-Source: ADR 056.
 """
 
 import asyncio

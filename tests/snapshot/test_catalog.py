@@ -1,7 +1,4 @@
-"""The catalog serves the snapshots of a directory and retires obsolete ones, never the newest or one being fetched.
-
-Source: KIP-630 §When to Delete Snapshots, KIP-876; Kafka's ``KafkaRaftLog``; ours (snapshots that are read stay).
-"""
+"""The catalog serves the snapshots of a directory and retires obsolete ones, never the newest or one being fetched."""
 
 from dataclasses import replace
 from pathlib import Path

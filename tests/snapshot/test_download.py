@@ -1,7 +1,4 @@
-"""A download accepts sound bytes only, resumes after any interruption, and freezes only a complete snapshot.
-
-Source: KIP-630 §FetchSnapshot; Kafka's ``KafkaRaftClient.handleFetchSnapshotResponse``. Checks and resuming are ours.
-"""
+"""A download accepts sound bytes only, resumes after any interruption, and freezes only a complete snapshot."""
 
 from pathlib import Path
 from random import Random

@@ -1,7 +1,4 @@
-"""Snapshot files by name: which count, in what order, and which a start or a removal leaves.
-
-Source: KIP-630 §Snapshot Format; Kafka's ``Snapshots``, ``SnapshotPath``, ``KafkaRaftLog.recoverSnapshots``.
-"""
+"""Snapshot files by name: which count, in what order, and which a start or a removal leaves."""
 
 from pathlib import Path
 

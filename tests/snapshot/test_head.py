@@ -1,9 +1,6 @@
 """A snapshot's bytes become batches however they are cut; its head is read without the rest.
 
 Snapshots are read back, ours and Kafka's, from any position; damage is reported.
-
-Source: KIP-630 §Snapshot Format, KIP-853; Kafka's ``RecordsSnapshotReader`` and ``RecordsIterator``; KIP-630; Kafka's
-``FileRawSnapshotReader`` (whose positions end at 2 GiB) and ``RecordsSnapshotReader``.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,4 @@
-"""Records become a complete snapshot or only a part, whatever happens; so does the checkpoint of formatting.
-
-Source: KIP-630, KIP-853 §Bootstrapping; Kafka's ``RecordsSnapshotWriter`` and ``FileRawSnapshotWriter``.
-"""
+"""Records become a complete snapshot or only a part, whatever happens; so does the checkpoint of formatting."""
 
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""Proposals gather in batches: dense offsets, whole proposals, bounds, and the linger time.
-
-Source: KIP-595 (``quorum.append.linger.ms``); Kafka ``BatchAccumulator``.
-"""
+"""Proposals gather in batches: dense offsets, whole proposals, bounds, and the linger time."""
 
 import pytest
 from hypothesis import given

@@ -1,7 +1,4 @@
-"""The leader's log grows, and the high watermark follows a majority of disks.
-
-Source: KIP-595 §Leader; Raft paper §5.4.2; Kafka ``LeaderState.maybeUpdateHighWatermark``.
-"""
+"""The leader's log grows, and the high watermark follows a majority of disks."""
 
 from dataclasses import replace
 

@@ -1,7 +1,4 @@
-"""Each request behind a voter change is answered once, in its own kind of answer.
-
-Source: KIP-853 §AddRaftVoter, §RemoveRaftVoter, §UpdateRaftVoter.
-"""
+"""Each request behind a voter change is answered once, in its own kind of answer."""
 
 import pytest
 

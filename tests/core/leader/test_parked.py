@@ -1,7 +1,4 @@
-"""Parked Fetches, and the turns in which they are answered.
-
-Source: KIP-595 §Fetch; KIP-1166; Kafka ``ThresholdPurgatory``.
-"""
+"""Parked Fetches, and the turns in which they are answered."""
 
 from dataclasses import replace
 

@@ -1,7 +1,4 @@
-"""A voter change is an immutable value; reads wait in a round and for the next.
-
-Source: KIP-853; Raft dissertation §6.4.
-"""
+"""A voter change is an immutable value; reads wait in a round and for the next."""
 
 import dataclasses
 

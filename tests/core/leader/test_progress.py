@@ -1,7 +1,4 @@
-"""What a leader learns from the Fetches of each replica.
-
-Source: KIP-595 §Fetch, KIP-836 (timestamps); Kafka ``LeaderState.ReplicaState``.
-"""
+"""What a leader learns from the Fetches of each replica."""
 
 from collections.abc import Iterator
 

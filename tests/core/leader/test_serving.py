@@ -1,7 +1,4 @@
-"""How a leader answers a Fetch, and when it parks one.
-
-Source: KIP-595 §Fetch; KIP-630; KIP-1166; Kafka ``KafkaRaftClient.tryCompleteFetchRequest``.
-"""
+"""How a leader answers a Fetch, and when it parks one."""
 
 from dataclasses import replace
 

@@ -1,1 +1,0 @@
-"""Tests of the handlers, one module for each."""

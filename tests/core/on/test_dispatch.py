@@ -1,7 +1,4 @@
-"""The tables of handlers are complete; DescribeQuorum shows all replicas; answers in transit extend deadlines.
-
-Source: Kafka ``KafkaRaftClient.handleRequest`` and ``handleResponse``; KIP-595 §DescribeQuorum; ours (ADR 036).
-"""
+"""The tables of handlers are complete; DescribeQuorum shows all replicas; answers in transit extend deadlines."""
 
 from dataclasses import replace
 from typing import get_args

@@ -1,7 +1,4 @@
-"""A snapshot download: what the leader answers, what the follower asks for and does with it, and what ends it.
-
-Source: KIP-630 §FetchSnapshot; Kafka ``KafkaRaftClient.handleFetchSnapshotResponse``.
-"""
+"""A snapshot download: what the leader answers, what the follower asks for and does with it, and what ends it."""
 
 import pytest
 

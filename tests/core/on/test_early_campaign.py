@@ -1,7 +1,4 @@
-"""A follower whose leader refuses connections: one early campaign, which binds nobody and delays nothing.
-
-Source: ADR 063; KIP-996.
-"""
+"""A follower whose leader refuses connections: one early campaign, which binds nobody and delays nothing."""
 
 from dataclasses import replace
 

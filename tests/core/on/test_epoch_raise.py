@@ -1,7 +1,4 @@
-"""Which messages raise the epoch: requests only where no leader is heard, answers within bounds, far ones only in twos.
-
-Source: ours (ADR 129); Raft dissertation §4.2.3 and §6.2.
-"""
+"""Which messages raise the epoch: requests only where no leader is heard, answers within bounds, far ones in twos."""
 
 from dataclasses import replace
 

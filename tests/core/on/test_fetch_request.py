@@ -1,7 +1,4 @@
-"""Fetch at the leader: what is rejected, what counts as an acknowledgement, what is parked.
-
-Source: KIP-595 §Fetch, KIP-853 (directory ids), KIP-1166 (high watermark in the request).
-"""
+"""Fetch at the leader: what is rejected, what counts as an acknowledgement, what is parked."""
 
 from dataclasses import replace
 

@@ -1,7 +1,4 @@
-"""Fetch at the follower: what it appends, where it truncates, and what it never does.
-
-Source: KIP-595 §Fetch and §Log reconciliation; KAFKA-18723 (invalid and inconsistent records).
-"""
+"""Fetch at the follower: what it appends, where it truncates, and what it never does."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,4 @@
-"""What a message may teach about epoch and leader, and what contradicts the replica's knowledge.
-
-Source: KIP-595 §Leader discovery; Kafka ``KafkaRaftClient.maybeTransition`` and ``maybeHandleCommonResponse``.
-"""
+"""What a message may teach about epoch and leader, and what contradicts the replica's knowledge."""
 
 from dataclasses import replace
 

@@ -1,8 +1,6 @@
 """An unproven replica: what it refuses, which voters it asks, and what proves it.
 
 It is 1 of three voters in epoch 5 and follows 2, with the log of `replicas` that ends at 10 in epoch 3, or none.
-
-Source: ours (ADR 022, with the argument); KAFKA-14077; Raft dissertation §11.2 (a server that lost its state).
 """
 
 from dataclasses import replace

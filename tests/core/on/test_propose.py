@@ -1,7 +1,4 @@
-"""Proposals, resignation and shutdown: what the application may ask for.
-
-Source: KIP-595 §Leader (append, linger); Kafka ``RaftClient.prepareAppend``, ``resign`` and ``shutdown``.
-"""
+"""Proposals, resignation and shutdown: what the application may ask for."""
 
 import pytest
 

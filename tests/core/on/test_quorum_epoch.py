@@ -1,7 +1,4 @@
-"""A leader announces itself with BeginQuorumEpoch, and one that resigns starts the next election with EndQuorumEpoch.
-
-Source: KIP-595 §BeginQuorumEpoch, §EndQuorumEpoch, KIP-853.
-"""
+"""A leader announces itself with BeginQuorumEpoch, one that resigns starts the next election with EndQuorumEpoch."""
 
 from collections.abc import Callable
 from dataclasses import replace

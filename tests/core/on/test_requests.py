@@ -1,7 +1,4 @@
-"""Fencing and addressing, which all handlers share.
-
-Source: Kafka ``KafkaRaftClient.validateVoterOnlyRequest`` and ``validateLeaderOnlyRequest``.
-"""
+"""Fencing and addressing, which all handlers share."""
 
 import pytest
 

@@ -1,7 +1,4 @@
-"""Which peer gets which request, and when none is sent.
-
-Source: KIP-595, KIP-630, KIP-853, KIP-996, KIP-1166; Kafka ``KafkaRaftClient.build*Request``; KAFKA-19354.
-"""
+"""Which peer gets which request, and when none is sent."""
 
 from dataclasses import replace
 

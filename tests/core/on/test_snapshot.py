@@ -1,7 +1,4 @@
-"""A frozen snapshot covers the beginning of the log or replaces it; older ones go with the log that they cover.
-
-Source: KIP-630; Kafka ``KafkaRaftLog.truncateToLatestSnapshot`` and ``deleteBeforeSnapshot``.
-"""
+"""A frozen snapshot covers the beginning of the log or replaces it; older ones go with the log that they cover."""
 
 from dataclasses import replace
 

@@ -1,7 +1,4 @@
-"""What each state does when time passes, what it sends, and when it must be woken.
-
-Source: KIP-595, KIP-996; Kafka ``KafkaRaftClient.poll*``.
-"""
+"""What each state does when time passes, what it sends, and when it must be woken."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,4 @@
-"""Leadership transfer: what starts one, when the leader resigns, what the requester hears. Stories are scenarios.
-
-Source: Raft dissertation §3.10; KIP-595 §EndQuorumEpoch.
-"""
+"""Leadership transfer: what starts one, when the leader resigns, what the requester hears. Stories are scenarios."""
 
 import pytest
 

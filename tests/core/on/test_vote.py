@@ -1,7 +1,4 @@
-"""Vote and PreVote: the checks in order, which state grants what, and what answers decide.
-
-Source: KIP-595 §Vote, KIP-996, KIP-853 (voter keys); Kafka ``KafkaRaftClient.handleVoteRequest``.
-"""
+"""Vote and PreVote: the checks in order, which state grants what, and what answers decide."""
 
 from dataclasses import replace
 

@@ -1,7 +1,4 @@
-"""Fetch of consumers: what is committed, a wait for more, and every error.
-
-Source: Kafka's ``ReplicaManager.fetchMessages``; KIP-320.
-"""
+"""Fetch of consumers: what is committed, a wait for more, and every error."""
 
 from typing import Any
 

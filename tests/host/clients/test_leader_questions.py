@@ -1,9 +1,6 @@
 """InitProducerId: the leader issues ids, and every other node gets them from the leader.
 
 Static voters with a listener for clients alone: every node finds every other one there.
-
-Source: KIP-98; Kafka's ``ProducerIdManager``; ours (ADR 074); KIP-853 (UpdateRaftVoter, the nodes of DescribeQuorum);
-ours (ADR 082).
 """
 
 from dataclasses import replace

@@ -1,7 +1,4 @@
-"""Produce of Kafka's own producers: when a batch is answered, and with what.
-
-Source: Kafka's ``ReplicaManager.appendRecords``; KIP-98; ours (ADR 065).
-"""
+"""Produce of Kafka's own producers: when a batch is answered, and with what."""
 
 import gzip
 from random import Random

@@ -1,7 +1,4 @@
-"""Idempotent producers: which batch is the next one, which repeats another, and what a truncation takes back.
-
-Source: KIP-98, KIP-360; Kafka's ``ProducerStateManager``.
-"""
+"""Idempotent producers: which batch is the next one, which repeats another, and what a truncation takes back."""
 
 from typing import Any
 

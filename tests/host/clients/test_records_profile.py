@@ -1,7 +1,4 @@
-"""Which records clients may write, by what is known of the quorum's replicas, and which batches each profile takes.
-
-Source: KIP-511; ours (ADR 065, ADR 079); Kafka's ``LogValidator``.
-"""
+"""Which records clients may write, by what is known of the quorum's replicas, and which batches each profile takes."""
 
 import gzip
 import zlib

@@ -1,8 +1,4 @@
-"""When a listener is asked for a snapshot, where one may end, what each call answers, and which one a listener gets.
-
-Source: KIP-630 §When to Snapshot, KIP-853, KIP-1170; Kafka's ``KafkaRaftLog.createNewSnapshot`` and
-``SnapshotGenerator``.
-"""
+"""When a listener is asked for a snapshot, where one may end, what each call answers, and which one a listener gets."""
 
 from collections.abc import Callable
 

@@ -1,7 +1,4 @@
-"""What a start finds of snapshots; their failures are reported once in a pause, and tried again after it.
-
-Source: Kafka's ``KafkaRaftLog``; ours (ADR 134); Kafka's ``FaultHandler``.
-"""
+"""What a start finds of snapshots; their failures are reported once in a pause, and tried again after it."""
 
 import pytest
 

@@ -1,7 +1,4 @@
-"""A damaged snapshot is set aside when the log holds the same, and keeps the node down when it does not.
-
-Source: a rule of ours; Kafka notices damage only when it loads a snapshot.
-"""
+"""A damaged snapshot is set aside when the log holds the same, and keeps the node down when it does not."""
 
 import pytest
 

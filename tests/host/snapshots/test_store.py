@@ -1,7 +1,4 @@
-"""Snapshots between nodes: taken on one, fetched and installed by another, kept and removed.
-
-Source: KIP-630; Kafka's ``KafkaRaftLog.maybeClean``, ``KafkaRaftClient.handleFetchSnapshotRequest``.
-"""
+"""Snapshots between nodes: taken on one, fetched and installed by another, kept and removed."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,1 +1,0 @@
-"""Tests of `lab.kafka`; marked ``kafka`` where they start a JVM."""

@@ -1,7 +1,4 @@
-"""Each kind of file is read, and each kind of damage is a problem with position, expected and found, and never raised.
-
-Source: Kafka's ``DumpLogSegments``: field names, and what it prints for each control record.
-"""
+"""Each kind of file is read, each kind of damage is a problem with position, expected and found."""
 
 import struct
 from collections.abc import Sequence

@@ -1,7 +1,4 @@
-"""Intact directories pass, also while they change; what does not belong there is reported, and an only voter keeps all.
-
-Source: ours; KIP-595, KIP-853.
-"""
+"""Intact directories pass, also while they change; what does not belong there is reported, an only voter keeps all."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""Damage in small files and snapshots, and contradictions to the log, are found and named.
-
-Source: Kafka's ``LeaderEpochFileCache``, ``FileQuorumStateStore``, ``Snapshots``; the check file is ours.
-"""
+"""Damage in small files and snapshots, and contradictions to the log, are found and named."""
 
 import struct
 from pathlib import Path

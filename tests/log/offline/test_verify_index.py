@@ -1,7 +1,4 @@
-"""Every wrong entry of an index is found and named.
-
-Source: Kafka's ``OffsetIndex``, ``TimeIndex``, ``LogSegment``.
-"""
+"""Every wrong entry of an index is found and named."""
 
 import struct
 from collections.abc import Callable

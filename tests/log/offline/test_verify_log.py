@@ -1,7 +1,4 @@
-"""Every kind of planted damage in a log is named, in whichever parts it is checked; a batch being written is no damage.
-
-Source: ours, after Kafka's ``LogLoader`` and ``LogSegment.recover``.
-"""
+"""Every kind of planted damage in a log is named, in whichever parts it is checked; a batch being written is none."""
 
 import struct
 from pathlib import Path

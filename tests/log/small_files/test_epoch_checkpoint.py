@@ -1,7 +1,4 @@
-"""leader-epoch-checkpoint: Kafka's text, malformed text, and 62,000 epochs.
-
-Source: KIP-101; Kafka's ``LeaderEpochCheckpointFile``, which has no bound either.
-"""
+"""leader-epoch-checkpoint: Kafka's text, malformed text, and 62,000 epochs."""
 
 from pathlib import Path
 from struct import pack_into

@@ -1,8 +1,6 @@
 """meta.properties: Java's text in any order, and every way in which it can be wrong.
 
 partition.metadata: Kafka's bytes, another topic's, and unreadable ones.
-
-Source: KIP-858; Kafka's ``MetaProperties`` and ``java.util.Properties``; KIP-516; Kafka's ``PartitionMetadataFile``.
 """
 
 from pathlib import Path

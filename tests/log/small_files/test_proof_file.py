@@ -1,7 +1,4 @@
-"""The replica-proof file: its content, when it is durable, and what a directory proves without it.
-
-Source: rules of ours (ADR 022); KAFKA-14077.
-"""
+"""The replica-proof file: its content, when it is durable, and what a directory proves without it."""
 
 import json
 from dataclasses import replace

@@ -1,7 +1,4 @@
-"""The quarantine file: its content, when it is durable, and what an unreadable one means.
-
-Source: rules of ours.
-"""
+"""The quarantine file: its content, when it is durable, and what an unreadable one means."""
 
 import json
 from contextlib import suppress

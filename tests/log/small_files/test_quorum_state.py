@@ -1,7 +1,4 @@
-"""quorum-state: Kafka's bytes, every changed bit, and a crash at every operation of a write.
-
-Source: KIP-595 §Quorum State, KIP-853; Kafka's ``FileQuorumStateStore``, ``QuorumStateData``.
-"""
+"""quorum-state: Kafka's bytes, every changed bit, and a crash at every operation of a write."""
 
 import json
 from contextlib import suppress

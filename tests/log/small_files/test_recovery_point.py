@@ -1,7 +1,4 @@
-"""The recovery point: when it is written and durable, what a damaged one means, and the commits that it knows.
-
-Source: ours (ADR 128), after Kafka's ``recovery-point-offset-checkpoint``, which KRaft does not use.
-"""
+"""The recovery point: when it is written and durable, what a damaged one means, and the commits that it knows."""
 
 from random import Random
 

@@ -1,1 +1,0 @@
-"""Tests of the message tables, one file per RPC."""

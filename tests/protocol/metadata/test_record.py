@@ -1,8 +1,6 @@
 """Metadata records: every type in every version, every cut, what is unknown, and random bytes.
 
 One line for people: what a field looks like, and which fields are masked.
-
-Source: KIP-631; Kafka's ``AbstractApiMessageSerde``; Kafka's ``RecordRedactor``.
 """
 
 import contextlib

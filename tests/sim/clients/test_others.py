@@ -1,7 +1,4 @@
-"""Producers find the leader, repeat what was not answered, and give up only what nobody can know; a visitor asks all.
-
-Source: KIP-98, KIP-360.
-"""
+"""Producers find the leader, repeat what was not answered, give up only what nobody can know; a visitor asks all."""
 
 from dataclasses import replace
 

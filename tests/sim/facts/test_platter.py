@@ -1,7 +1,4 @@
-"""The platter shows what was synced and nothing else, up to the first invalid byte; a wrong epoch keeps a witness.
-
-Source: ours (ADR 022).
-"""
+"""The platter shows what was synced and nothing else, up to the first invalid byte; a wrong epoch keeps a witness."""
 
 from pathlib import Path
 from random import Random

@@ -1,1 +1,0 @@
-"""Tests of the faults: each family in its file."""

@@ -7,7 +7,7 @@ from pykraft.config import NodeConfig
 from pykraft.core.election import NEVER_MS
 from pykraft.core.leader import serving
 from pykraft.core.leader.progress import Progress
-from pykraft.core.on import proof, propose, send_requests, timer, transfer
+from pykraft.core.on import proof, propose, send_requests, transfer
 from pykraft.core.on.voters import add_voter
 from pykraft.core.on.voters.voter_changes import ACCEPTED
 from pykraft.core.state import Leader
@@ -102,7 +102,7 @@ def leader_announces_itself_once(patch: Patch) -> None:
         say(replica, leader, now)
         leader.begin_quorum_deadline_ms = NEVER_MS
 
-    patch.setattr(timer, "say_begin_quorum_epoch", once)
+    patch.setattr(send_requests, "say_begin_quorum_epoch", once)
 
 
 @bug("Kafka TimeIndex (entries of 12 bytes)")

@@ -1,1 +1,0 @@
-"""Tests of the page that shows a run."""

@@ -8,25 +8,11 @@ import pytest
 
 from pykraft.sim.run import campaign
 from pykraft.sim.run.simulation import Failure
-from pykraft.sim.run.world import Outcome
 from pykraft.sim.scenario.scenario import DEFAULT
+from tests.cli.sim_worlds import passed
 from tests.sim.run import campaign_rows as rows
 
 IDENTITY = campaign.Identity(scenario="s", version="1", source="c")
-
-
-def passed(seed: int) -> Outcome:
-    return Outcome(
-        seed=seed,
-        voters=3,
-        observers=0,
-        committed=10,
-        acknowledged=9,
-        epochs=2,
-        faults={"kill": 1},
-        digest="d",
-        virtual_ms=1_500,
-    )
 
 
 def failed(seed: int) -> Failure:

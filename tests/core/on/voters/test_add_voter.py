@@ -1,7 +1,4 @@
-"""AddRaftVoter and RemoveRaftVoter step by step; the scenarios ``voter_*`` tell the stories.
-
-Source: KIP-853 §AddRaftVoter, §RemoveRaftVoter, KIP-1186; Kafka ``AddVoterHandler``, ``RemoveVoterHandler``.
-"""
+"""AddRaftVoter and RemoveRaftVoter step by step; the scenarios ``voter_*`` tell the stories."""
 
 from dataclasses import replace
 

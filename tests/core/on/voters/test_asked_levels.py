@@ -1,7 +1,4 @@
-"""The answer to the leader's ApiVersions, whether an addition or an update waits for it.
-
-Source: KIP-853 §AddRaftVoter, KAFKA-20661; Kafka ``AddVoterHandler.handleApiVersionsResponse``.
-"""
+"""The answer to the leader's ApiVersions, whether an addition or an update waits for it."""
 
 from collections.abc import Sequence
 

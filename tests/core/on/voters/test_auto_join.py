@@ -1,7 +1,4 @@
-"""What a follower sends about its own membership; the scenarios ``voter_*`` tell the stories.
-
-Source: KIP-853 §UpdateRaftVoter, KIP-1186; Kafka ``KafkaRaftClient.pollFollowerAsVoter`` and ``…AsObserver``.
-"""
+"""What a follower sends about its own membership; the scenarios ``voter_*`` tell the stories."""
 
 from dataclasses import replace
 

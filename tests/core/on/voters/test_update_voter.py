@@ -1,7 +1,4 @@
-"""Membership requests in a static quorum: the order of errors; and UpdateRaftVoter step by step.
-
-Source: KIP-853 §UpdateRaftVoter, KAFKA-16538, KAFKA-20661; Kafka ``UpdateVoterHandler``; seen with Kafka 4.3.1.
-"""
+"""Membership requests in a static quorum: the order of errors; and UpdateRaftVoter step by step."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

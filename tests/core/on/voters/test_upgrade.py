@@ -1,7 +1,4 @@
-"""The upgrade of kraft.version; the scenario ``kraft_version_upgrade`` tells the story.
-
-Source: KIP-853 §Upgrade, KAFKA-16538; Kafka ``KRaftVersionUpgrade``.
-"""
+"""The upgrade of kraft.version; the scenario ``kraft_version_upgrade`` tells the story."""
 
 import pytest
 

@@ -1,8 +1,4 @@
-"""When voters may be changed, and how a change ends; the scenarios ``voter_*`` tell the stories.
-
-Source: KIP-853 §Common scenarios; Raft dissertation §4.1 and the correction of July 2015 (the own epoch's first
-commit); Kafka ``AddVoterHandler``, ``RemoveVoterHandler``, ``UpdateVoterHandler``.
-"""
+"""When voters may be changed, and how a change ends; the scenarios ``voter_*`` tell the stories."""
 
 import pytest
 
