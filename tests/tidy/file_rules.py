@@ -130,7 +130,7 @@ def documented_names(file: SourceFile) -> Iterator[str]:
 
 
 def cited_source(file: SourceFile) -> Iterator[str]:
-    """A module that implements a rule cites its source, for its tests too: a KIP, an issue, a class, a paper, an ADR."""
+    """A module that implements a rule cites its source, its tests included: KIP, issue, class, paper or ADR."""
     concerned = file.is_product and file.path.startswith(MUST_CITE) and not file.path.endswith("__init__.py")
     if not concerned or file.path in OURS:
         return
