@@ -61,7 +61,7 @@ def test_a_run_is_read_from_its_tables(spark: SparkSession, tmp_path: Path) -> N
     start_pipeline(spark, PipelineOptions(source={"path": f"{tmp_path}/n*/p-0"}, root=root)).awaitTermination()
     found = read_run(spark, root)
     assert (found.name, found.report.replica) == (str(root), "n1")
-    assert found.tables["silver_records"].rows == 4
+    assert found.tables["silver_records"].rows == 6
     assert "sizes" in report_figures(found)
     assert read_run(spark, str(root), name="mine").name == "mine"
     with pytest.raises(UsageError, match="no pipeline has written there"):

@@ -17,7 +17,7 @@ from pyspark.testing import assertDataFrameEqual
 
 from pykraft.errors import StorageError, UsageError
 from pykraft.spark.data_source.selection import columns_of
-from pykraft.spark.tables import delta
+from pykraft.spark.tables import delta, parquet_writer
 from pykraft.spark.tables.commit import Commit, add_action
 from pykraft.spark.tables.delta import DeltaTables, added_columns, convert_parquet_tables, write_parquet_files
 from pykraft.spark.tables.names import PARQUET_COLUMNS, RECORDS
@@ -258,7 +258,7 @@ def test_rows_of_a_task_that_failed_late_and_was_tried_again_are_there_once(
             raise RuntimeError("later")
         return part
 
-    monkeypatch.setattr(delta, "write_parquet_file", write_and_fail)
+    monkeypatch.setattr(parquet_writer, "write_parquet_file", write_and_fail)
     rows = frame(spark, *range(10)).repartition(2)
     assert append_rows(tables, "t", rows, commit(0)) == 10
     assert tables.replace("r", rows) == 10
@@ -322,7 +322,7 @@ def test_a_conversion_that_was_killed_is_repeated(
             raise KeyboardInterrupt(folder)
 
     with monkeypatch.context() as killed:
-        killed.setattr(delta, "sync_folder", die)
+        killed.setattr(parquet_writer, "sync_folder", die)
         with pytest.raises(KeyboardInterrupt):
             convert_parquet_tables(tables)
     assert rows_of(spark, tables) == [0, 1]
