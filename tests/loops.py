@@ -1,7 +1,4 @@
-"""How a test that is a coroutine is judged: it ends within a minute, and its loop complains of nothing.
-
-A busy machine holds a loop up; that is no complaint.
-"""
+"""How a test that is a coroutine is judged: it ends within a minute; its loop complains of nothing but being busy."""
 
 import asyncio
 from collections.abc import Coroutine

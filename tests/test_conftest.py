@@ -1,8 +1,6 @@
 """A suite that was started with ignored signals runs like any other; long tests start first; few tests are followed.
 
-A stage's run imports its modules only, and a test that it would miss is an error.
-
-What is held against a call is its own memory: all of it, and nobody else's.
+A stage imports its modules only, and a test that it would miss is an error. A call answers for its own memory alone.
 """
 
 import os

@@ -20,7 +20,7 @@ from pykraft.value import value
 Epoch = NewType("Epoch", int)
 """int32 >= 0; Raft's term."""
 Offset = NewType("Offset", int)
-"""int64 >= 0; Raft's index. ``end_offset`` excludes, ``last_offset`` includes."""
+"""int64 >= 0; Raft's index. An ``end_offset`` is exclusive, a ``last_offset`` inclusive."""
 NodeId = NewType("NodeId", int)
 """int32 >= 0; a replica without an id is ``None`` here and -1 on the wire."""
 Io = NewType("Io", int)
@@ -34,7 +34,7 @@ EPOCH_ZERO = Epoch(0)
 NO_IO = Io(0)
 ZERO_UUID = Uuid(bytes(16))
 EPOCH_MAX = Epoch(2**31 - 2)
-"""The largest epoch that a peer may use; Kafka has no such bound, and would overflow one later."""
+"""The largest epoch that a peer may use; Kafka has no such bound; after 2**31 - 1 its epoch overflows."""
 PORT_MAX = 2**16 - 1
 NAME_SIZE_MAX = 255
 """Characters of a host or listener name; a DNS name has at most 253."""
@@ -236,7 +236,7 @@ class EpochStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """Bytes below the recovery point that differ from what was once synced.
+    """A place in the log that no longer holds what was written there, as `pykraft.log.judge` finds it.
 
     ``end_offset`` (exclusive) is where valid batches are known to start again, or to have ended; None: unknown.
     """
@@ -309,7 +309,7 @@ class ReportKind(Enum):
     UNPROVEN = auto()
     """The directory is unproven. At a normal first start of a quorum that is over within moments."""
     REQUESTER_CLOSED = auto()
-    """The node closes a connection because of what came on it; its id. Anyone who can connect may cause it."""
+    """The node closes a connection because of what came on it; the id of the connection. Anyone may cause it."""
     PEER_CLOSED = auto()
     """The node closes its connection to a peer because of an answer; the id of the peer."""
     LEADER_GIVEN_UP = auto()
@@ -317,7 +317,7 @@ class ReportKind(Enum):
     TRANSFER_BEGUN = auto()
     """A leader transfers its leadership; the id of the target."""
     TRANSFER_FAILED = auto()
-    """It did not succeed; the id of the target."""
+    """A transfer failed; the id of the target."""
     RESIGNED_FOR_TARGET = auto()
     """The target of a transfer has the whole log, so the leader resigns; its epoch, and the id of the target."""
     HANDED_OVER = auto()

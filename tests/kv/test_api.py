@@ -23,6 +23,7 @@ from pykraft.kv.api import (
 )
 from pykraft.kv.json_form import ApiFailure, RequestRefusedError
 from pykraft.machine import Replicated
+from pykraft.machine.replicated import COMMAND_SIZE_BYTES_MAX
 from pykraft.recipes import KeyValues, KeyValueStore, Put, lock
 from pykraft.recipes.key_value_commands import VALUE_SIZE_BYTES_MAX
 from tests.client.nodes import alone
@@ -110,6 +111,13 @@ WRONG: list[tuple[str, dict[str, Any], int, str, str]] = [
     ("/v1/watch", {"key": ""}, 400, "invalid", "must have 1 to 1024"),
     ("/v1/watch", {"key": "a", "from_revision": 0}, 400, "invalid", "from_revision = 0"),
 ]
+
+
+async def test_a_command_of_any_characters_fits_into_a_body_and_back(tmp_path: Path) -> None:
+    value = "é" * (COMMAND_SIZE_BYTES_MAX // 4 - 100)  # two bytes, six in JSON
+    async with served(tmp_path) as api:
+        await ask(api, "/v1/txn", then=[{"put": {"key": key, "value": value}} for key in "ab"])
+        assert [each["value"] for each in (await ask(api, "/v1/range", key="", end=""))["items"]] == [value] * 2
 
 
 async def test_a_wrong_request_is_refused_with_what_is_allowed(tmp_path: Path) -> None:

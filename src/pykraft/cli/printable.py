@@ -1,8 +1,8 @@
 """What commands print for people: prose, tables with a frame, and what is waited for.
 
-Unprintable characters become escapes as in a Python string, so that no record, name or file can move the cursor, clear
-the screen or hide a line. Invariants: no cell of a table is cut, whatever the width of the terminal; a line about a
-wait is only on a terminal, and gone afterwards. rich is imported when it draws: it takes a tenth of a second.
+`printable` escapes unprintable characters, as in a Python string, so that no record, name or file can move the cursor,
+clear the screen or hide a line. Invariants: no cell of a table is cut, whatever the width of the terminal; a line about
+a wait is only on a terminal, and gone afterwards. rich is imported when it draws: it takes a tenth of a second.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def print_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]],
     console = Console(stderr=stderr, highlight=False)
     table = Table(title=escape(title))
     for at, (head, *cells) in enumerate(zip(heads, *rows, strict=True)):
-        # The values of names and values are aligned to the right, too: most are numbers.
+        # In a table of two columns, names and values, the values are aligned to the right, too: most are numbers.
         is_right = is_numeric(cells) or (len(heads) == 2 and at == 1)
         table.add_column(escape(head), justify="right" if is_right else "left", no_wrap=True)
     for row in rows:
@@ -80,7 +80,7 @@ if TYPE_CHECKING:  # rich takes a tenth of a second to import, and most commands
 
 
 class WaitingLine:
-    """One line; `tell` is a `pykraft.client.remote.leader_search.OnWaiting`."""
+    """One line on a terminal; `show` is a `pykraft.client.remote.leader_search.OnWaiting`."""
 
     def __init__(self) -> None:
         self._status: Status | None = None

@@ -75,7 +75,7 @@ class Components:
     ending: Ending
 
     def dialer(self, connection: ConnectionId) -> Dialer | None:
-        """Whose connection it is, if this node dialed it."""
+        """The component that dialed this connection; None if none of this node did."""
         clients = self.clients
         for dialer in () if clients is None else clients.dialers:
             if dialer.owns(connection):
@@ -94,7 +94,7 @@ def assemble(
     status: Callable[[], Status],
     own_problem: Callable[[], str | None] = lambda: None,
 ) -> Components:
-    """Build the components of a node whose recovered log is shown by ``view``; it cannot vote for ``own_problem``."""
+    """Build the components of a node whose recovered log is in ``view``; ``own_problem`` says why it cannot vote."""
     inbox, held = Inbox(), HeldMessages()
     recent = RecentBatches(end_offset=view.end_offset, size_bytes_max=config.log.recent_size_bytes_max)
     scrubbing = Scrubbing(ports, inbox, log, config.log)

@@ -2,9 +2,10 @@
 
 Each call is a POST to a path of its own with a JSON object, so that keys need no escaping and a call is one line of
 `curl`. What a call changes is applied once, or its error says what is known (`pykraft.kv.json_form`). Bodies are
-read, and answers written, within bounds of size and time: one that reads too slowly is disconnected, and its answer
-ends without the last chunk, which every HTTP client notices. There is no authentication. A web page that is open in a
-browser on the same machine reaches loopback addresses, too: requests that name an ``Origin`` are refused.
+read, and answers written, within bounds of size and time: a client that reads too slowly is disconnected, and its
+answer ends short of its length or of the last chunk, which every HTTP client notices. There is no authentication. A web
+page that is open in a browser on the same machine reaches loopback addresses, too: requests that name an ``Origin`` are
+refused.
 
 A watch is an answer of JSON lines without an end. It has no queue: it reads the store's changes as fast as its client
 reads the answer. Invariant: a watch either delivers every change from its revision on, each once and in order, or its
@@ -14,8 +15,8 @@ A lock is for clients that cannot keep a block open: whoever has the lease has t
 keys are those of `pykraft.recipes.coordination`, so that programs and clients wait for each other. Invariant: two
 leases never hold one lock, and a later holder has a higher token.
 
-1. A lease without a key of this lock puts a numbered one. It asks again with the same lease to go on waiting, on any
-   node, also when it does not know whether an earlier request put the key.
+1. A client whose lease has no key in the queue puts a numbered one. It asks again with that lease to go on waiting, on
+   any node, also when it does not know whether an earlier request put the key.
 2. If an unanswered request left a second key, the lowest of the lease counts, and the lease never waits for itself.
 3. The lease with the lowest key of all holds the lock. Its key's revision is the token, as in the recipe.
 
@@ -44,15 +45,15 @@ AsgiReceive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 AsgiSend: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 BODY_SIZE_BYTES_MAX: Final = 1 << 18
-"""A command has 60,000 bytes, each of which may take six in JSON."""
+"""A command has at most 60,000 bytes, which the escapes of JSON make three times as many."""
 BODY_TIMEOUT_S: Final = 10.0
 WRITE_TIMEOUT_S: Final = 15.0
 """How long a client may read nothing while an answer is written to it."""
 PIECE_SIZE_BYTES: Final = 1 << 16
 ABORT: Final = "pykraft.abort"
-"""The key in a scope of a function that ends the connection at once; without it the server ends it in its own time."""
+"""Under this key of the scope the server passes a function that ends the connection at once, if it has one."""
 NOTHING_MORE: Final = b"connection: close"
-"""The rest of the body is not wanted."""
+"""The header of an answer when the rest of the request's body will not be read."""
 
 
 class ClientGoneError(Exception):
@@ -174,8 +175,8 @@ class WatchStreams:
     async def run(self, exchange: Exchange, key: str, end: str | None, from_revision: int | None) -> None:
         """Answer with the changes of a range, from a revision on, or from the next change on.
 
-        Errors: CompactedError, UsageError, BufferFullError, NotRunningError and those of a read: the first line was not
-        sent, or what was sent is all until the error.
+        Errors: CompactedError, UsageError, BufferFullError, NotRunningError and those of a read: before the first line,
+        or after all changes before the error were sent.
         """
         if self._count >= WATCHES_MAX:
             raise BufferFullError(f"this node has {WATCHES_MAX} watches: end one, or ask another node")
@@ -227,7 +228,7 @@ QUEUE_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class LockPlace:
-    """A place in the queue of a lock: how many are ahead, 0 for the holder; the token is worth something only then."""
+    """A place in the queue of a lock: how many are ahead, 0 for the holder, whose token alone is valid."""
 
     key: str
     token: int
@@ -257,7 +258,7 @@ async def acquire(store: KeyValueStore, name: str, *, lease: int, holder: str, w
 
 
 async def release(store: KeyValueStore, name: str, *, lease: int) -> bool:
-    """Give the lock, or the place in its queue, up; the lease lives on. False if there was none."""
+    """Give the lock, or the place in its queue, up; the lease lives on. False if there was none, or no longer."""
     own = [item for item in await _queue(store, name) if item.lease == lease][: key_value_commands.OPERATIONS_MAX]
     if not own:
         return False

@@ -1,9 +1,9 @@
-"""A client of the key-value service that knows several nodes, without a loop, for the command line; and its lease.
+"""A client of the key-value service that knows several nodes, without an event loop, for commands; and its lease.
 
 It asks one node, and the next one when a node refuses the connection or says that nothing was changed. Invariants: a
-change is sent again only if it was certainly not applied; otherwise the caller gets OutcomeUnknownError. The holder of
-a lease hears that it is lost before it can end, unless the program did not run meanwhile: it gives the lease up after
-`HELD_SHARE` of its time without an answer.
+change is sent again only if it was certainly not applied, or if it does no harm (to keep a lease, to wait for a lock);
+otherwise the caller gets OutcomeUnknownError. The holder of a lease hears that it is lost before it can end, unless the
+program did not run meanwhile: it gives the lease up after `HELD_SHARE` of its time to live without an answer.
 
 Source: ours (ADR 085, ADR 087, ADR 090).
 """
@@ -226,7 +226,7 @@ def _reason(error: Exception) -> str:
 KEEPS: Final = 3
 """How often a lease is kept in its held time."""
 REVOKE_TIMEOUT_S: Final = 0.3
-"""A command that a signal ends has half a second; without it the lease ends by itself."""
+"""A command that a signal ends has half a second; if this one fails, the lease ends by itself."""
 WAIT_MS_MAX: Final = 10_000
 """How long one request waits for a lock."""
 

@@ -1,6 +1,6 @@
 """Reads a running node's log again, piece by piece, to find what the disk lost since it was written.
 
-Invariant: a pass checks every batch that was in the log when the pass began, each once: header, CRC, and also offset
+Invariant: a pass checks every batch that was in the log when it began, at least once: header, CRC, and also offset
 and epoch, which no CRC covers but memory knows. It reports damage only if the log was not truncated during the read;
 after a truncation it starts the segment again. Pages that are still in the page cache are read from there, so for them
 a scrub says nothing about the disk.

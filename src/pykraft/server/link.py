@@ -112,7 +112,7 @@ class Link:
         self.heard_s = loop.time()
         """Loop time at which bytes last arrived from the peer."""
         self.unsent_since_s = 0.0
-        """Loop time since when the peer has unread bytes, if it has any."""
+        """Loop time of the first write since nothing was left to send."""
         self.descriptor = -1
         """The connection's file descriptor."""
         self.is_open = False
@@ -272,7 +272,7 @@ class Link:
                 self._owner.link_held(held_size_bytes - held_before)
 
     def _set_reading(self) -> None:
-        """Pause reading while a whole frame waits or the peer does not read; its bytes then wait in its own system."""
+        """Pause reading while a whole frame waits or the peer does not read; its bytes then wait on its side."""
         is_to_pause = self._is_muted or self._next is not None
         if is_to_pause == self._is_paused or self._transport is None or self._transport.is_closing():
             return

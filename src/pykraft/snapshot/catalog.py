@@ -1,15 +1,15 @@
 """The complete snapshots of one partition: their ids, the open files of those being fetched, and how long they stay.
 
 Invariant: every snapshot in the catalog is complete and durable; a retired one leaves the catalog first, then the
-directory. Everything runs in one lane, except that any thread may read `Catalog.ids`, which is replaced as a whole. The
-caller moves the log start before it retires snapshots, so that no replica is sent to one that is about to be removed.
+directory. Everything runs in the bulk lane, but any thread may read `Catalog.ids`, replaced as a whole. The caller
+moves the log start before it retires snapshots, so that no replica is sent to one that is about to be removed.
 
 The newest snapshot stays, and so does one that a replica is fetching, with all newer ones. The log starts where the
 oldest snapshot that stays ends.
 
 1. Take the snapshots oldest first, except the newest. A snapshot goes if it is older than ``retention_age_ms_max``, or
    if the log and all snapshots together are larger than ``retention_size_bytes_max``. A negative number is no limit.
-2. The segments of the log that end at or below the offset of the next snapshot go with it, and no longer count.
+2. The segments of the log that end at or below the offset of the next snapshot go with it, and no longer count as size.
 3. The first snapshot that stays ends this: all later ones stay, too.
 
 The next one is due by what was committed since the last: without a new record there is none, whatever time has passed.

@@ -2,7 +2,7 @@
 
 It reads log directories or a live quorum; `pykraft.spark.data_source.options` has the options,
 `pykraft.spark.data_source.selection` the columns, and `pykraft.spark.sink` writes. Every batch's CRC is checked; a log
-ends where a start of its node would end it.
+ends where a start of its node would end it, and an end that nobody can judge is an error.
 
 Source: PySpark ``DataSource`` (SPARK-44076), its stream reader and its writers.
 """

@@ -81,7 +81,7 @@ class Addition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """What a voter told of itself: first asked for its supported levels at its new endpoint, then in force.
+    """A voter's new endpoints and levels: the leader asks there for the levels, then the update is in force.
 
     At level 1 it is in the voter set at ``offset``, and the request is answered when that is appended; at level 0 it
     is in the leader's memory, and the change ends. The answer names the leader's endpoints on ``listener``, where the

@@ -47,6 +47,7 @@ class ReplicaProgress:
     directory_id: Uuid | None = None
     """Of a voter whose key has none: the directory id of its first Fetch in this epoch."""
     end_offset: Offset | None = None
+    """Its newest fetch offset; ``leader_end_offset`` is the leader's log end then."""
     acknowledged_end_offset: int = 0
     """The highest offset that it ever fetched at in this epoch."""
     fetched_mono_ms: int | None = None
@@ -147,7 +148,7 @@ class Progress:
         return self._observers.get(key)
 
     def is_voter(self, key: ReplicaKey) -> bool:
-        """True when the key is a voter of this epoch."""
+        """True when the key is of the voter set in force."""
         return self._voter(key) is not None
 
     def twin_of(self, key: ReplicaKey) -> ReplicaProgress | None:

@@ -9,8 +9,8 @@ A producer id is (leader epoch << 31) | counter, so ids ascend in the order in w
 store them. At most PRODUCERS_MAX producers are known, besides those with a proposal that is not in the log yet. An id
 that is unknown and older than what is known may have batches in the log that nobody remembers: it is refused with
 UNKNOWN_PRODUCER_ID, whatever its sequence. Java's producer then goes on under the next producer epoch, from sequence 0.
-That is taken if this leader refused an earlier producer epoch before: a batch that began after the refusal cannot be in
-the log.
+The leader accepts that only if it has itself refused the id at a lower producer epoch: a batch first sent after that
+refusal cannot be in the log.
 
 Source: KIP-98, KIP-360; Kafka's ``ProducerStateManager``, ``ProducerAppendInfo``; the ids are ours.
 """
@@ -59,7 +59,7 @@ class ProducerStates:
         self._issued_epoch = Epoch(-1)
         self._committed_end = Offset(0)
         self._refused: OrderedDict[int, int] = OrderedDict()
-        """The producer epoch at which this leader refused an id as unknown."""
+        """By producer id: the producer epoch at which this leader refused it as unknown."""
         self._refused_epoch = Epoch(-1)
 
     def __len__(self) -> int:
@@ -130,7 +130,7 @@ class ProducerStates:
         self._committed_end = end_offset
 
     def truncate_to(self, end_offset: Offset) -> None:
-        """The log was truncated: its records from here on were never written."""
+        """The log was truncated: its records from here on no longer count, nor do proposals without a place."""
         for producer_id, batches in list(self._producers.items()):
             kept = [each for each in batches if each.end_offset is not None and each.end_offset <= end_offset]
             self._producers[producer_id] = deque(kept)
@@ -144,7 +144,7 @@ class ProducerStates:
     def _check_unknown(self, header: BatchHeader, epoch: Epoch) -> None:
         producer_id = header.producer_id
         if producer_id < self._known_from:
-            if self._has_begun_anew(header, epoch):
+            if self._has_raised_epoch(header, epoch):
                 return
             text = f"producer {producer_id} is older than what is known of producers here"
         elif producer_id >> COUNTER_BITS > epoch:
@@ -153,7 +153,7 @@ class ProducerStates:
             return
         raise ProtocolError(text, ErrorCode.UNKNOWN_PRODUCER_ID)
 
-    def _has_begun_anew(self, header: BatchHeader, epoch: Epoch) -> bool:
+    def _has_raised_epoch(self, header: BatchHeader, epoch: Epoch) -> bool:
         """Whether an unknown producer reacts to its refusal with a new producer epoch; notes the refusal if not."""
         if epoch != self._refused_epoch:
             # Another leader may have taken the next producer epoch meanwhile.

@@ -36,13 +36,13 @@ VOTER_CHANGE_ANSWER = (
 
 
 def one_partition(*fields: Field) -> Field:
-    """The topics of a request or an answer about one partition, which has these fields and its index before them."""
+    """The topics of a request or an answer about one partition: it has its index, then these fields."""
     partitions = array_of("partitions", Field("partition_index", INT32), *fields, count_max=1)
     return array_of("topics", Field("topic_name", STRING), partitions, count_max=1)
 
 
 def election_answer(name: str, versions: str, flexible: str, *fields: Field) -> Message:
-    """The answer to a request of an election: who leads which epoch, with the leader's endpoint."""
+    """The answer to Vote, BeginQuorumEpoch or EndQuorumEpoch: who leads which epoch, with the leader's endpoint."""
     leader = (Field("error_code", INT16), Field("leader_id", INT32), Field("leader_epoch", INT32))
     return Message.of(
         name, versions, flexible, Field("error_code", INT16), one_partition(*leader, *fields), NODE_ENDPOINTS

@@ -1,7 +1,7 @@
 """Network faults: links that are cut, flap or are slow; connections that break; frames that come late.
 
 `pykraft.sim.machine.network` explains loss, duplication and reordering on streams. An old Fetch lies in a buffer while
-its sender votes in a newer epoch, and arrives after that. Meanwhile the leader that it goes to is cut off from all
+its sender goes on to a newer epoch, and arrives after that. Meanwhile the leader that it goes to is cut off from all
 other nodes, so it still believes that it leads.
 
 Source: FoundationDB's swizzle-clogging; Kafka ``RaftEventSimulationTest`` (star partition); KIP-996.
@@ -186,7 +186,7 @@ class NetworkFaults(Family):
         direction = int(source.node_id), int(target.node_id)
         self._network.slow(*direction, Slowness(delay_us=delay_us, byte_us=byte_us))
         duration_us = self._harm.within(self._harm.pace.network_us_max)
-        self._harm.later(duration_us, lambda: self._network.slow(*direction, Slowness(delay_us=0, byte_us=0)))
+        self._harm.later(duration_us, lambda: self._network.slow(*direction, NOT_SLOW))
         return True
 
     def _trickle(self) -> bool:
@@ -242,7 +242,7 @@ class NetworkFaults(Family):
         self._network.release(end)
 
     def _make_old_fetch(self) -> bool:
-        """1. The next Fetch to a leader stays in a buffer; 2. that leader is cut off; 3. its sender votes anew."""
+        """1. The next Fetch to a leader stays in a buffer; 2. it is cut off; 3. the sender gets a newer epoch."""
 
         def snag(end: End, frame: bytes) -> bool:
             if not end.is_dialed or end.peer is None or not frame.startswith(_FETCH_BYTES):
@@ -262,7 +262,7 @@ class NetworkFaults(Family):
         return True
 
     def _let_old_fetch_go(self, end: End, sender: SimulatedNode, epoch: int, polls: int) -> None:
-        """4. Only then the Fetch arrives."""
+        """4. Then the Fetch arrives; after POLLS_MAX polls it does anyway, and does not count as this fault."""
         is_old = self._harm.facts.platters.election(sender).epoch > epoch
         if not is_old and polls:
             self._harm.later(POLL_US, lambda: self._let_old_fetch_go(end, sender, epoch, polls - 1))

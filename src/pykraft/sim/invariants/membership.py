@@ -18,7 +18,7 @@ class NewVotersAreAsked(invariant.Invariant):
     """After the event that starts an addition, a request to the new voter is under way, or its connection failed.
 
     Only that answer ends the addition: a leader that does not ask keeps every other change of the voters away until
-    the request times out, and each request after it.
+    the request times out, and so does each later request.
 
     Source: KIP-853 §AddRaftVoter; Kafka ``AddVoterHandler.handleAddVoterRequest``.
     """
@@ -93,8 +93,8 @@ class ChangeIsCommittedWhenTold(invariant.Invariant):
 class VotersCanBeDialed(invariant.Invariant):
     """No leader writes a voter set with an invalid host name, or with an address at which the voter never was.
 
-    Once it is committed, every node dials them at every start; an endpoint that no resolver accepts would end the
-    nodes, and one where nobody listens could cost the quorum its majority for good.
+    Once the set is committed, every node dials its voters at every start; an endpoint that no resolver accepts would
+    end the nodes, and one where nobody listens could cost the quorum its majority for good.
 
     Source: KIP-853 §UpdateVoter, KAFKA-20661; ours: Kafka commits any string as a host.
     """
@@ -105,7 +105,7 @@ class VotersCanBeDialed(invariant.Invariant):
                 # A voter moves to higher ports only, and may have moved on since it was asked.
                 owner = self.facts.nodes[voter.key.id]
                 was_there = node_at(endpoint.port) == voter.key.id and endpoint.port <= port_of(owner.config)
-                # Who answers there as a voter would is believed: no leader can tell.
+                # The forger answers there as the voter would: no leader can see a difference.
                 was_there |= endpoint.port == FORGER_ID and self.facts.claims.is_moving_voters
                 if not endpoint.host.isprintable() or not was_there:
                     seen = f"leader {node.node_id} writes voters at {record.offset} of whom {voter.key.id}"

@@ -34,7 +34,7 @@ class KafkaRaft(Raft):
             event = replace(event, is_refused=False)
         message = event.message if isinstance(event, RequestReceived) else None
         if isinstance(was, Follower) and isinstance(message, EndQuorumEpochRequest):
-            # Kafka believes the request alone, and yields to any higher epoch.
+            # Kafka believes the request alone, as we do without ``has_fetched``, and yields to any higher epoch.
             replica.state = replace(was, has_fetched=False)
         effects = super().step(event, now)
         state = self.state
@@ -50,7 +50,7 @@ class KafkaRaft(Raft):
     def _without_repetition(
         self, was: Prospective, state: Prospective, message: VoteRequest, effects: list[Effect]
     ) -> list[Effect]:
-        """The candidate had denied our pre-vote, and is asked again because it has no leader: not by Kafka."""
+        """Take back our second PreVote to a candidate that denied the first: Kafka does not repeat it."""
         candidate_id = message.candidate.id
         if candidate_id not in was.tally.rejected or candidate_id in state.tally.rejected:
             return effects

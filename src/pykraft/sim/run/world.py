@@ -163,8 +163,8 @@ class World:
     def _facts(self) -> Facts:
         scenario, committed = self.scenario, Ledger()
         absent = set(range(self.voter_count - scenario.cluster.absent + 1, self.voter_count + 1))
-        has_luck = self._dice(self.seed, "format").random() < scenario.membership.formatted_probability
-        is_formatted = has_luck or bool(absent)
+        is_drawn_formatted = self._dice(self.seed, "format").random() < scenario.membership.formatted_probability
+        is_formatted = is_drawn_formatted or bool(absent)
         platters, requests = Platters(self.nodes.values()), VoterRequests()
         self.members = Members(
             self.nodes,

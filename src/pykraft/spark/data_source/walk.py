@@ -8,7 +8,7 @@ on, since the log may end before the next segment. A walk over every header take
 
 Invariant: strides follow each other without a gap of offsets, and each starts and ends between two batches. The index
 is not trusted: if an entry does not point at the batch that holds its offset, right after the end of another batch,
-every header of the rest of the segment is read. This also finds the end of the newest one, which may be torn.
+every header of the rest of the segment is read. This also finds the end of the newest segment, which may be torn.
 
 Source: KIP-595 (log layout); Kafka's ``OffsetIndex`` and ``LogSegment.translateOffset``.
 """
@@ -87,14 +87,14 @@ class ReplicaLog:
         return sum(map(self.fs.size_bytes, self.segments()))
 
     def start(self) -> Cursor:
-        """The current first batch. Errors: StorageError if there is no segment."""
+        """A cursor at the first batch. Errors: StorageError if there is no segment."""
         segments = self.segments()
         if not segments:
             raise StorageError(self.directory, "no longer has any segments")
         return Cursor(offset=base_offset_of(segments[0]), segment=segments[0])
 
     def seek(self, offset: Offset) -> Cursor:
-        """The batch that holds an offset, or the log end if that comes first.
+        """A cursor at the batch that holds an offset, or the log end if that comes first.
 
         Errors: UsageError for an offset below the log start; CorruptionError and StorageError as `walk`.
         """
@@ -225,11 +225,11 @@ class ReplicaLog:
         return (header.end_offset, header.epoch, header.crc) == (cursor.offset, cursor.epoch, cursor.crc)
 
     def _near(self, offset: Offset) -> Cursor:
-        """A batch not far before an offset, as segment names and offset index tell; the segment's first without one."""
+        """A batch not far before an offset, by segment names and offset index; the segment's first without an index."""
         segments = self.segments()
         point = self.evidence().recovery_point
         if point is not None:
-            # The log may end before the segment that should hold the offset: nothing from here on must be synced.
+            # The log may end before the segment that should hold the offset: nothing from the point on need be synced.
             offset = max(min(offset, point), base_offset_of(segments[0]))
         segment = [one for one in segments if base_offset_of(one) <= offset][-1]
         with (
@@ -251,7 +251,7 @@ def segments_of(fs: Files, path: Path) -> list[Path]:
 
 
 def after(one: BatchSpan, before: Cursor) -> Cursor:
-    """The cursor after a span that follows this one."""
+    """The cursor at the end of a span whose walk was at ``before``."""
     header = one.header
     return Cursor(
         offset=one.end_offset,
@@ -331,7 +331,7 @@ def _strides(state: WalkState, size_bytes: int) -> Iterator[BatchSpan]:
 
 
 def _check(state: WalkState, ends: Sequence[tuple[int, BatchHeader]]) -> None:
-    """Refuse a stride whose first or last batch the judge would refuse, or that may not be synced as a whole.
+    """Refuse a stride whose first or last batch the judge would refuse, or part of which may not be synced.
 
     Errors: _UnusableError.
     """
