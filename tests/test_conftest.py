@@ -98,7 +98,7 @@ def test_of_the_long_tests_those_of_a_group_start_first(request: pytest.FixtureR
 
 def test_lines_are_followed_in_each_package_that_has_a_floor() -> None:
     script = (ROOT / "bin" / "test").read_text(encoding="utf-8")
-    assert {*re.findall(r"(\w+):\d+", re.search(r"floors=\((.*)\)", script)[1]), "scenarios"} == FOLLOWED  # type: ignore[index]
+    assert {*re.findall(r"(\w+):[\d.]+", re.search(r"floors=\((.*)\)", script)[1]), "scenarios"} == FOLLOWED  # type: ignore[index]
 
 
 def test_lines_are_followed_where_they_count(request: pytest.FixtureRequest) -> None:
@@ -107,9 +107,6 @@ def test_lines_are_followed_where_they_count(request: pytest.FixtureRequest) -> 
     core.path = Path(__file__).parent / "core" / "test_one.py"
     pytest_collection_modifyitems([here, core])
     assert [one.get_closest_marker("no_cover") is not None for one in (here, core)] == [True, False]
-
-
-HERE = Path(__file__)
 
 
 class Given:
@@ -126,7 +123,7 @@ class Given:
 
 def left_out(stage: str | None, path: str) -> bool:
     """Whether a module of the tests is not imported."""
-    return bool(pytest_ignore_collect(HERE.parent / path, Given(stage)))  # type: ignore[arg-type]
+    return bool(pytest_ignore_collect(ROOT / "tests" / path, Given(stage)))  # type: ignore[arg-type]
 
 
 def test_modules_of_other_stages_are_left_out() -> None:

@@ -78,6 +78,8 @@ PLANTED_FILES: dict[str, Sequence[tuple[str, str, str]]] = {
     "cited_source": [
         ("src/pykraft/core/on/code.py", '"""Vote."""', '"""Vote.\n\nSource: KIP-595 §Vote.\n"""'),
         ("src/pykraft/rpc/code.py", "a = 1", '"""Vote.\n\nSource: KIP-595 §Vote.\n"""'),
+        ("tests/core/on/test_code.py", '"""Vote."""', '"""Vote.\n\nSource: ours (ADR 001).\n"""'),
+        ("tests/log/offline/test_code.py", '"""Dump."""', '"""Dump.\n\nSource: KIP-595.\n"""'),
     ],
     "injected_randomness": [
         (CODE, "import random\nrandom.randrange(2)", "import random\nrandom.Random(1).randrange(2)"),

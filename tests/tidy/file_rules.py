@@ -12,7 +12,7 @@ import re
 import tokenize
 from collections.abc import Callable, Iterator, Sequence
 
-from tests.tidy.repository import SourceFile
+from tests.tidy.repository import ROOT, SourceFile
 
 FileRule = Callable[[SourceFile], Iterator[str]]
 
@@ -55,6 +55,7 @@ NOTHING_INHERITED = {"ABC", "Enum", "Exception", "Generic", "IntEnum", "NamedTup
 NAMED_CLASS = re.compile(r"`(?:[a-z_]\w*[.])*[A-Z]\w*[a-z]\w*`")
 
 MUST_CITE = ("src/pykraft/core/on/", "src/pykraft/rpc/", "src/pykraft/log/", "src/pykraft/protocol/")
+TESTS_MUST_CITE = re.compile(r"tests/(core|protocol|rpc|log|snapshot|host)/(\w+/)*test_\w+[.]py")
 OURS = {
     "src/pykraft/log/fs.py": "the seam between the log and its files",
     "src/pykraft/log/paths.py": "names of files",
@@ -130,11 +131,12 @@ def documented_names(file: SourceFile) -> Iterator[str]:
 
 
 def cited_source(file: SourceFile) -> Iterator[str]:
-    """A module that implements a rule cites its source, its tests included: KIP, issue, class, paper or ADR."""
-    concerned = file.is_product and file.path.startswith(MUST_CITE) and not file.path.endswith("__init__.py")
-    if not concerned or file.path in OURS:
+    """A module that implements a rule cites its KIP, issue, class, paper or ADR; a test does if its module does not."""
+    is_module = file.is_product and file.path.startswith(MUST_CITE) and not file.path.endswith("__init__.py")
+    if file.path in OURS or not (is_module or TESTS_MUST_CITE.fullmatch(file.path)):
         return
-    if "Source:" not in file.docstring:
+    tested = ROOT / "src/pykraft" / re.sub(r"^tests/|test_(?=\w+[.]py$)", "", file.path)
+    if "Source:" not in file.docstring and (is_module or not tested.is_file() or "Source:" not in tested.read_text()):
         yield "its docstring has no `Source:` line"
 
 

@@ -284,7 +284,7 @@ class NoLastingProspective(invariant.Invariant):
             return
         lasted_us = self.facts.clock.now_us - self._since_us.setdefault(node_id, self.facts.clock.now_us)
         limit_us = ELECTION_TIMEOUTS * self.facts.scenario.quorum.election_timeout_ms * US_PER_MS
-        if lasted_us > limit_us and lasted_us > limit_us + self.facts.doubts_us(node):
+        if lasted_us > limit_us + self.facts.doubts_us(node):
             raise self.violated(f"node {node_id} has asked for pre-votes in vain for {lasted_us} us")
 
 
