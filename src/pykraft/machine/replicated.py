@@ -319,8 +319,6 @@ class Replicated(Generic[M_co]):
         data = self._machine.commands.serialize(command)
         if type(data) is not bytes or len(data) > COMMAND_SIZE_BYTES_MAX:
             raise UsageError(f"a command takes at most {COMMAND_SIZE_BYTES_MAX} bytes: its serde made {_shown(data)}")
-        if not self._forwarder.is_needed:  # so that a command that is refused concerns its caller alone
-            self._replica.read_ahead((data,))
         verdict, value = await self._submission.execute(data, timeout_ms)
         if verdict is APPLIED:
             result: R = self._machine.results.deserialize(value)

@@ -67,15 +67,19 @@ class Submission(Generic[C, R]):
     async def execute(self, command: bytes, timeout_ms: int) -> CommandAnswer:
         """Bring this command into the log and wait for its answer.
 
-        Errors: NotAppliedError, BufferFullError, NotRunningError, OutcomeUnknownError.
+        Errors: UsageError for what this node's machine refuses where it leads; NotAppliedError, BufferFullError,
+        NotRunningError, OutcomeUnknownError.
         """
         deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1_000
         while True:
             # 1. The first command opens a session, and so does the first after its end.
             session = self._session or await self._opened(deadline_s, timeout_ms)
+            group = self._group_for(session, command)
+            if group.is_local:  # so that a command that is refused concerns its caller alone
+                self._applier.replica.read_ahead((command,))
             # 2. All copies have this number.
             sequence, future = session.issue()
-            group = self._join(session, (sequence, command, future, deadline_s))
+            self._join(group, (sequence, command, future, deadline_s))
             try:
                 answer = await future
             except TimeoutError:
@@ -112,19 +116,21 @@ class Submission(Generic[C, R]):
         if self._alarm is not None:
             self._alarm.cancel()
 
-    def _join(self, session: ClientSession, attempt: Attempt) -> _CommandGroup:
-        size_bytes = len(attempt[1]) + COMMAND_OVERHEAD_BYTES + RECORD_OVERHEAD_BYTES
+    def _group_for(self, session: ClientSession, command: bytes) -> _CommandGroup:
+        size_bytes = len(command) + COMMAND_OVERHEAD_BYTES + RECORD_OVERHEAD_BYTES
         group = self._group
         if group is None or group.session is not session or group.size_bytes + size_bytes > self.group_size_bytes_max:
-            group = self._group = _CommandGroup(session.records, session)
+            group = self._group = _CommandGroup(session.records, session, is_local=not self._forwarder.is_needed)
             self._begin(group)
+        group.size_bytes += size_bytes
+        return group
+
+    def _join(self, group: _CommandGroup, attempt: Attempt) -> None:
         self._groups[group] = None  # those who waited before may be gone while it waits for its turn
         group.attempts.append(attempt)
         group.waiting += 1
-        group.size_bytes += size_bytes
         if attempt[3] < self._alarm_s:
             self._wake_by(attempt[3])
-        return group
 
     def _begin(self, group: _CommandGroup) -> None:
         """Send this group once the tasks that are ready now have run: they may add to it."""
@@ -256,14 +262,19 @@ class Submission(Generic[C, R]):
 class _CommandGroup:
     """Commands of one session that are sent together, or the opening of a session."""
 
-    __slots__ = ("attempts", "copies", "error", "records", "session", "size_bytes", "waiting")
+    __slots__ = ("attempts", "copies", "error", "is_local", "records", "session", "size_bytes", "waiting")
 
     def __init__(
-        self, records: Callable[[Sequence[Attempt], int], list[bytes]], session: ClientSession | None = None
+        self,
+        records: Callable[[Sequence[Attempt], int], list[bytes]],
+        session: ClientSession | None = None,
+        *,
+        is_local: bool = False,
     ) -> None:
-        """``records`` makes copies of some of them, given the log time."""
+        """``records`` makes copies of some of them, given the log time; ``is_local`` where no other node led."""
         self.records = records
         self.session = session
+        self.is_local = is_local
         self.attempts: list[Attempt] = []
         self.size_bytes = 0
         self.waiting = 0
