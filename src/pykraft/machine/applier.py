@@ -28,6 +28,10 @@ Attempt: TypeAlias = tuple[int, bytes, "asyncio.Future[Any]", float]
 """A command that a caller waits for: number, bytes, the future of its answer, and until when (seconds of the loop)."""
 
 
+OPENING_LOST: Final = -1
+"""In place of a session's id: a snapshot replaced what this node had not applied, and does not have the session."""
+
+
 class ClientSession:
     """One open session."""
 
@@ -47,6 +51,11 @@ class ClientSession:
         self._next_sequence = sequence + 1
         future = self.waiters[sequence] = asyncio.get_running_loop().create_future()
         return sequence, future
+
+    @property
+    def room(self) -> int:
+        """How many commands may be issued now."""
+        return WINDOW - (self._next_sequence - self.acknowledged)
 
     def answered(self, sequence: int, answer: CommandAnswer) -> None:
         """This node has applied the command: tell who waits for it."""
@@ -121,7 +130,7 @@ class Applier(Generic[C, R]):
         self.deadline_moved = asyncio.Event()
         """Set when ``deadline_ms`` changed, or whether this node leads."""
         self.openings: dict[bytes, asyncio.Future[int | None]] = {}
-        """Who waits for a session, by nonce; None when there are too many."""
+        """Who waits for a session, by nonce; None when there are too many, or `OPENING_LOST`."""
         self.sessions: dict[int, ClientSession] = {}
         """This node's own sessions that somebody waits in, by id."""
         self.replica.watchers = self.sessions
@@ -166,6 +175,10 @@ class Applier(Generic[C, R]):
         commands = [(at, sequence) for at, session in self.sessions.items() for sequence in session.waiters]
         for news in self.replica.kept_news(self.openings, commands):
             self._notify(news)
+        # It may stand below the snapshot, in a session that has ended since: nobody would ever hear of it.
+        for opening in self.openings.values():
+            if not opening.done():
+                opening.set_result(OPENING_LOST)
 
     def time_ms(self) -> int:
         """The log time for a record that this node writes now."""

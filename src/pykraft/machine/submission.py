@@ -18,7 +18,8 @@ Source: Raft dissertation §6.3; ours (ADR 068).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from math import inf
 from typing import Any, Final, Generic, TypeVar
 
@@ -27,16 +28,20 @@ from pykraft.client.node import Node
 from pykraft.client.proposals import twin
 from pykraft.core.status import Status
 from pykraft.host.leaderless import own_problem
-from pykraft.machine.applier import Applier, Attempt, ClientSession
+from pykraft.machine.applier import OPENING_LOST, Applier, Attempt, ClientSession
 from pykraft.machine.forwarder import BATCH_SIZE_BYTES_MAX, RECORD_OVERHEAD_BYTES, Forwarder
 from pykraft.machine.records import COMMAND_OVERHEAD_BYTES, NONCE_SIZE_BYTES, OpenRecord, encode_log_record
-from pykraft.machine.replica import REFUSED, CommandAnswer
+from pykraft.machine.replica import REFUSED, WINDOW, CommandAnswer
 
 C = TypeVar("C")
 R = TypeVar("R")
 PAUSE_S_MIN: Final = 0.01
 PAUSE_S_MAX: Final = 0.25
 """Pauses between two copies of a record; each is twice as long as the one before."""
+ALARM_PAUSE_S: Final = 0.01
+"""Least time between two alarms, by which a timeout may be late."""
+RUNG_MAX: Final = 500
+"""Callers whose time is over that get their answers in one turn of the loop."""
 
 
 class Submission(Generic[C, R]):
@@ -53,6 +58,12 @@ class Submission(Generic[C, R]):
         self._applier = applier
         self._session: ClientSession | None = None
         self._opening: asyncio.Task[ClientSession] | None = None
+        self._newcomers: dict[asyncio.Future[ClientSession], float] = {}
+        """Callers that wait for it, and until when (seconds of the loop)."""
+        self._crowd: dict[asyncio.Future[None], float] = {}
+        """Callers that wait for room in the session, in their order, and until when."""
+        self._problem: asyncio.Task[str] | None = None
+        """A question that goes on: why no session opens."""
         self._opening_group: _CommandGroup | None = None
         """The record that opens it."""
         self._group: _CommandGroup | None = None
@@ -76,9 +87,17 @@ class Submission(Generic[C, R]):
             session = self._session or await self._opened(deadline_s, timeout_ms)
             group = self._group_for(session, command)
             if group.is_local:  # so that a command that is refused concerns its caller alone
-                self._applier.replica.read_ahead((command,))
+                try:
+                    self._applier.replica.read_ahead((command,))
+                except errors.UsageError:
+                    self._let_in(1)  # it does not use its room
+                    raise
             # 2. All copies have this number.
-            sequence, future = session.issue()
+            try:
+                sequence, future = session.issue()
+            except errors.BufferFullError:
+                await self._room(deadline_s, timeout_ms)
+                continue
             self._join(group, (sequence, command, future, deadline_s))
             try:
                 answer = await future
@@ -93,6 +112,8 @@ class Submission(Generic[C, R]):
                 if not group.waiting:
                     del self._groups[group]
                 session.done(sequence)
+                if self._crowd:
+                    self._let_in(session.room)
                 if session is not self._session:
                     self._leave(session)
             if answer.verdict is not REFUSED:
@@ -105,7 +126,7 @@ class Submission(Generic[C, R]):
 
     async def close(self) -> None:
         """The node has ended: nobody gets an answer any more."""
-        waiters: list[asyncio.Future[Any]] = [*self._applier.openings.values()]
+        waiters: list[asyncio.Future[Any]] = [*self._applier.openings.values(), *self._newcomers, *self._crowd]
         waiters += [future for group in self._groups for _, _, future, _ in group.attempts]
         for waiter in waiters:
             _fail(waiter, errors.NotRunningError("the node has ended"))
@@ -129,7 +150,7 @@ class Submission(Generic[C, R]):
         self._groups[group] = None  # those who waited before may be gone while it waits for its turn
         group.attempts.append(attempt)
         group.waiting += 1
-        if attempt[3] < self._alarm_s:
+        if attempt[3] < self._alarm_s:  # the common case needs no call
             self._wake_by(attempt[3])
 
     def _begin(self, group: _CommandGroup) -> None:
@@ -141,6 +162,7 @@ class Submission(Generic[C, R]):
     def _leave(self, session: ClientSession) -> None:
         if self._session is session:
             self._session = None
+            self._let_in(len(self._crowd))  # the next session has room
         if not session.waiters:
             self._applier.sessions.pop(session.session_id, None)
 
@@ -149,20 +171,59 @@ class Submission(Generic[C, R]):
 
         Errors: NotAppliedError when the time is over; BufferFullError, NotRunningError.
         """
+        loop = asyncio.get_running_loop()
         if self._opening is None:
-            self._opening = asyncio.get_running_loop().create_task(self._open(), name="pykraft session")
+            self._opening = loop.create_task(self._open(), name="pykraft session")
             self._opening.add_done_callback(self._opening_ended)
+        # A future of its own: to take a callback off a task that thousands wait for costs as many steps.
+        waiter: asyncio.Future[ClientSession] = loop.create_future()
+        self._newcomers[waiter] = deadline_s
+        self._wake_by(deadline_s)
         try:
-            async with asyncio.timeout_at(deadline_s):
-                return await asyncio.shield(self._opening)
+            return await waiter
         except TimeoutError:
-            text = f"no answer within {timeout_ms} ms{await self._hindrance()}"
-            raise errors.NotAppliedError(f"{text}: the command was not applied, and will not be") from None
+            raise _not_applied(f"no answer within {timeout_ms} ms{await self._hindrance()}") from None
         except errors.RefusedError as error:
-            raise errors.NotAppliedError(f"{error}: the command was not applied, and will not be") from error
+            raise _not_applied(str(error)) from error
+        finally:
+            self._newcomers.pop(waiter, None)
+
+    async def _room(self, deadline_s: float, timeout_ms: int) -> None:
+        """Wait until a command of the session has its answer. Errors: NotAppliedError when the time is over."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._crowd[waiter] = deadline_s
+        self._wake_by(deadline_s)
+        try:
+            await waiter
+        except BaseException as error:
+            if waiter in self._crowd:
+                del self._crowd[waiter]
+            else:
+                self._let_in(1)  # it was let in, and does not come
+            if not isinstance(error, TimeoutError):
+                raise
+            text = f"{WINDOW} commands of this node already wait for their results"
+            raise _not_applied(f"no answer within {timeout_ms} ms ({text})") from None
+
+    def _let_in(self, count: int) -> None:
+        for waiter in [*islice(self._crowd, count)]:
+            del self._crowd[waiter]
+            if not waiter.done():
+                waiter.set_result(None)
 
     async def _hindrance(self) -> str:
         """Why no session opens, as far as this node knows. Errors: NotRunningError."""
+        if self._problem is None:  # one question for all whose time is over now
+            self._problem = asyncio.get_running_loop().create_task(self._ask_problem(), name="pykraft problem")
+            self._problem.add_done_callback(self._problem_known)
+        return await asyncio.shield(self._problem)
+
+    def _problem_known(self, problem: asyncio.Task[str]) -> None:
+        self._problem = None
+        if not problem.cancelled():
+            problem.exception()  # its callers got it
+
+    async def _ask_problem(self) -> str:
         status: Status = await self._node.ask(lambda host, answer: answer(host.status))
         own = None if self._node.node_id is None else status.voters.get(self._node.node_id)
         problem = own_problem(status, None if own is None else own.key, it="this node", its="this node's", path_of=str)
@@ -172,11 +233,25 @@ class Submission(Generic[C, R]):
 
     def _opening_ended(self, opening: asyncio.Task[ClientSession]) -> None:
         self._opening = None
-        if not opening.cancelled():
-            opening.exception()  # its callers got it, unless their time was over
+        error = asyncio.CancelledError() if opening.cancelled() else opening.exception()
+        newcomers, self._newcomers = self._newcomers, {}
+        for waiter in newcomers:
+            if error is not None:
+                _fail(waiter, twin(error))
+            elif not waiter.done():
+                waiter.set_result(opening.result())
 
     async def _open(self) -> ClientSession:
-        nonce = self._random_bytes(NONCE_SIZE_BYTES)
+        session_id: int | None = OPENING_LOST
+        while session_id == OPENING_LOST:
+            nonce = self._random_bytes(NONCE_SIZE_BYTES)
+            session_id = await self._opening_of(nonce)
+        if session_id is None:
+            raise errors.BufferFullError("there are too many open sessions: execute it later")
+        self._session = self._applier.sessions[session_id] = ClientSession(session_id)
+        return self._session
+
+    async def _opening_of(self, nonce: bytes) -> int | None:
         future: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
         self._applier.openings[nonce] = future
         try:
@@ -184,13 +259,9 @@ class Submission(Generic[C, R]):
             self._opening_group = group
             group.attempts.append((0, b"", future, inf))
             self._begin(group)
-            session_id = await future
+            return await future
         finally:
             del self._applier.openings[nonce]
-        if session_id is None:
-            raise errors.BufferFullError("there are too many open sessions: execute it later")
-        self._session = self._applier.sessions[session_id] = ClientSession(session_id)
-        return self._session
 
     async def _bring(self, group: _CommandGroup) -> None:
         pause_s = PAUSE_S_MIN
@@ -237,6 +308,8 @@ class Submission(Generic[C, R]):
             await self._node.propose(records)
 
     def _wake_by(self, deadline_s: float) -> None:
+        if deadline_s >= self._alarm_s:
+            return
         if self._alarm is not None:
             self._alarm.cancel()
         self._alarm_s = deadline_s
@@ -247,16 +320,28 @@ class Submission(Generic[C, R]):
         self._alarm, self._alarm_s = None, inf
         # Loops round times, so the clock may lack a fraction of a millisecond: the same alarm would ring at once again.
         now_s, next_s = max(due_s, asyncio.get_running_loop().time()), inf
+        left = RUNG_MAX
+        for future, deadline_s in self._waiting():
+            if future.done():
+                continue
+            if deadline_s > now_s:
+                next_s = min(next_s, deadline_s)
+                continue
+            if not left:
+                next_s = now_s  # the others in the next turn: thousands at once would hold up the loop
+                break
+            left -= 1
+            _fail(future, TimeoutError())
+        if next_s < inf:
+            # Each alarm looks at all who wait, so it does not ring for each of them.
+            self._wake_by(max(next_s, now_s + ALARM_PAUSE_S) if left else now_s)
+
+    def _waiting(self) -> Iterator[tuple[asyncio.Future[Any], float]]:
         for group in self._groups:
             for _, _, future, deadline_s in group.attempts:
-                if future.done():
-                    continue
-                if deadline_s <= now_s:
-                    _fail(future, TimeoutError())
-                else:
-                    next_s = min(next_s, deadline_s)
-        if next_s < inf:
-            self._wake_by(next_s)
+                yield future, deadline_s
+        yield from self._newcomers.items()
+        yield from self._crowd.items()
 
 
 class _CommandGroup:
@@ -288,7 +373,11 @@ class _CommandGroup:
         last = "" if self.error is None else f" (the last try: {self.error})"
         if self.copies:
             return errors.OutcomeUnknownError(f"{reason}{last}: the command may be applied, or not")
-        return errors.NotAppliedError(f"{reason}{last}: the command was not applied, and will not be")
+        return _not_applied(f"{reason}{last}")
+
+
+def _not_applied(reason: str) -> errors.NotAppliedError:
+    return errors.NotAppliedError(f"{reason}: the command was not applied, and will not be")
 
 
 def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
