@@ -22,7 +22,7 @@ from tests.machine.counters import Add, Counters, Node, machines, next_turn, sta
 class EmptySnapshot:
     """What a node loads from a leader that has seen no session."""
 
-    snapshot_id = OffsetAndEpoch(offset=Offset(0), epoch=Epoch(1))
+    snapshot_id = OffsetAndEpoch(offset=Offset(1_000), epoch=Epoch(1))
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         yield SimpleNamespace(records=[*MachineReplica(Counters()).save()])
@@ -33,11 +33,11 @@ def refuse(command: Add) -> None:
         raise ValueError(command.key)
 
 
-Send = Callable[[Sequence[bytes]], Awaitable[None]]
+Send = Callable[[Sequence[bytes]], Awaitable[Offset]]
 
 
 def intercept(
-    node: Node, monkeypatch: pytest.MonkeyPatch, around: Callable[[Sequence[bytes], Send], Awaitable[None]]
+    node: Node, monkeypatch: pytest.MonkeyPatch, around: Callable[[Sequence[bytes], Send], Awaitable[Any]]
 ) -> None:
     """Send records through this function from now on."""
     send = node._submission._send
@@ -285,22 +285,27 @@ async def test_an_alarm_that_rings_early_answers_whom_it_rings_for(
         assert node._submission._alarm is None
 
 
+@pytest.mark.parametrize("is_answered_first", [False, True])
 async def test_an_opening_that_a_snapshot_replaced_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_answered_first: bool
 ) -> None:
     async with machines(tmp_path, 1) as [node]:
-        first: list[Sequence[bytes]] = []
+        sent, loaded = asyncio.Event(), asyncio.Event()
 
-        async def committed_and_passed_over(records: Sequence[bytes], send: Send) -> None:
-            if first:
-                await send(records)
-            first.append(records)
+        async def committed_and_passed_over(records: Sequence[bytes], send: Send) -> Offset:
+            if sent.is_set():
+                return await send(records)
+            sent.set()
+            if not is_answered_first:
+                await loaded.wait()
+            return Offset(5)
 
         intercept(node, monkeypatch, committed_and_passed_over)
         calls = [asyncio.create_task(node.execute(Add("x", 1))) for _ in range(3)]
-        while not first:
-            await next_turn()
+        await sent.wait()
+        await next_turn()
         await node._applier.handle_load_snapshot(cast("Any", EmptySnapshot()))
+        loaded.set()
         assert sorted(await asyncio.gather(*calls)) == [1, 2, 3]
 
 
@@ -363,4 +368,4 @@ async def test_thousands_without_a_quorum_cost_a_task_each(tmp_path: Path, monke
     await node.close()
     assert {type(each) for each in done} == {NotAppliedError}
     assert len(asked) < 40
-    assert sum(ended) == 500 and max(ended) == 50
+    assert (sum(ended), max(ended)) == (500, 50)

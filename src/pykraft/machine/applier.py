@@ -11,7 +11,7 @@ Source: ours (ADR 068).
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
@@ -26,10 +26,6 @@ from pykraft.types import Epoch, Offset
 
 Attempt: TypeAlias = tuple[int, bytes, "asyncio.Future[Any]", float]
 """A command that a caller waits for: number, bytes, the future of its answer, and until when (seconds of the loop)."""
-
-
-OPENING_LOST: Final = -1
-"""In place of a session's id: a snapshot replaced what this node had not applied, and does not have the session."""
 
 
 class ClientSession:
@@ -130,7 +126,7 @@ class Applier(Generic[C, R]):
         self.deadline_moved = asyncio.Event()
         """Set when ``deadline_ms`` changed, or whether this node leads."""
         self.openings: dict[bytes, asyncio.Future[int | None]] = {}
-        """Who waits for a session, by nonce; None when there are too many, or `OPENING_LOST`."""
+        """Who waits for a session, by nonce; None when there are too many."""
         self.sessions: dict[int, ClientSession] = {}
         """This node's own sessions that somebody waits in, by id."""
         self.replica.watchers = self.sessions
@@ -138,6 +134,9 @@ class Applier(Generic[C, R]):
         """Compares this replica with others, if the program wants that."""
         self.loading_offset: Offset | None = None
         """End of the snapshot that is being loaded (exclusive): the state is a part of it until then."""
+        self.loaded_end_offset = Offset(0)
+        """End of the last snapshot that was loaded (exclusive)."""
+        self.on_loaded: Callable[[], object] = lambda: None
         self._node = node
 
     async def handle_commit(self, reader: Reader[bytes]) -> None:
@@ -175,10 +174,8 @@ class Applier(Generic[C, R]):
         commands = [(at, sequence) for at, session in self.sessions.items() for sequence in session.waiters]
         for news in self.replica.kept_news(self.openings, commands):
             self._notify(news)
-        # It may stand below the snapshot, in a session that has ended since: nobody would ever hear of it.
-        for opening in self.openings.values():
-            if not opening.done():
-                opening.set_result(OPENING_LOST)
+        self.loaded_end_offset = reader.snapshot_id.offset
+        self.on_loaded()
 
     def time_ms(self) -> int:
         """The log time for a record that this node writes now."""

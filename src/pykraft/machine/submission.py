@@ -28,16 +28,19 @@ from pykraft.client.node import Node
 from pykraft.client.proposals import twin
 from pykraft.core.status import Status
 from pykraft.host.leaderless import own_problem
-from pykraft.machine.applier import OPENING_LOST, Applier, Attempt, ClientSession
+from pykraft.machine.applier import Applier, Attempt, ClientSession
 from pykraft.machine.forwarder import BATCH_SIZE_BYTES_MAX, RECORD_OVERHEAD_BYTES, Forwarder
 from pykraft.machine.records import COMMAND_OVERHEAD_BYTES, NONCE_SIZE_BYTES, OpenRecord, encode_log_record
 from pykraft.machine.replica import REFUSED, WINDOW, CommandAnswer
+from pykraft.types import Offset
 
 C = TypeVar("C")
 R = TypeVar("R")
 PAUSE_S_MIN: Final = 0.01
 PAUSE_S_MAX: Final = 0.25
 """Pauses between two copies of a record; each is twice as long as the one before."""
+OPENING_LOST: Final = -1
+"""In place of a session's id: see `Submission._check_opening`."""
 ALARM_PAUSE_S: Final = 0.01
 """Least time between two alarms, by which a timeout may be late."""
 RUNG_MAX: Final = 500
@@ -56,6 +59,7 @@ class Submission(Generic[C, R]):
         self._forwarder = forwarder
         self._random_bytes = random_bytes
         self._applier = applier
+        applier.on_loaded = self._check_opening
         self._session: ClientSession | None = None
         self._opening: asyncio.Task[ClientSession] | None = None
         self._newcomers: dict[asyncio.Future[ClientSession], float] = {}
@@ -251,6 +255,14 @@ class Submission(Generic[C, R]):
         self._session = self._applier.sessions[session_id] = ClientSession(session_id)
         return self._session
 
+    def _check_opening(self) -> None:
+        """Give up an opening below a snapshot that does not have the session, which has ended: no answer will come."""
+        group = self._opening_group
+        if group is not None and group.base_offset is not None and group.base_offset < self._applier.loaded_end_offset:
+            _, _, future, _ = group.attempts[0]
+            if not future.done():
+                future.set_result(OPENING_LOST)
+
     async def _opening_of(self, nonce: bytes) -> int | None:
         future: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
         self._applier.openings[nonce] = future
@@ -283,7 +295,9 @@ class Submission(Generic[C, R]):
             if group.session is not None and not self._forwarder.is_needed:
                 # The leader reads its own commands, too; most were read when their callers came.
                 self._applier.replica.read_ahead(command for _, command, _, _ in waiting)
-            await self._send(group.records(waiting, self._applier.time_ms()))
+            group.base_offset = await self._send(group.records(waiting, self._applier.time_ms()))
+            if group is self._opening_group:
+                self._check_opening()
         except errors.OutcomeUnknownError as error:
             group.error = error
             return False
@@ -297,15 +311,14 @@ class Submission(Generic[C, R]):
         # 3. When it is committed, this node's replica will have the answers.
         return True
 
-    async def _send(self, records: Sequence[bytes]) -> None:
-        """Append these records as one batch, here or at the leader; returns when they are committed.
+    async def _send(self, records: Sequence[bytes]) -> Offset:
+        """Append these records as one batch, here or at the leader; returns their offset when they are committed.
 
         Errors: see `pykraft.client.Node.propose` and `pykraft.machine.forwarder.ForwardConnection.ask`.
         """
         if self._forwarder.is_needed:
-            await self._forwarder.append(records)
-        else:
-            await self._node.propose(records)
+            return await self._forwarder.append(records)
+        return (await self._node.propose(records)).base_offset
 
     def _wake_by(self, deadline_s: float) -> None:
         if deadline_s >= self._alarm_s:
@@ -347,7 +360,17 @@ class Submission(Generic[C, R]):
 class _CommandGroup:
     """Commands of one session that are sent together, or the opening of a session."""
 
-    __slots__ = ("attempts", "copies", "error", "is_local", "records", "session", "size_bytes", "waiting")
+    __slots__ = (
+        "attempts",
+        "base_offset",
+        "copies",
+        "error",
+        "is_local",
+        "records",
+        "session",
+        "size_bytes",
+        "waiting",
+    )
 
     def __init__(
         self,
@@ -361,6 +384,8 @@ class _CommandGroup:
         self.session = session
         self.is_local = is_local
         self.attempts: list[Attempt] = []
+        self.base_offset: Offset | None = None
+        """Where the last copies are in the log, once that is known."""
         self.size_bytes = 0
         self.waiting = 0
         """Callers that wait for an answer."""
