@@ -41,6 +41,7 @@ from pykraft.errors import (
     NotRunningError,
     OutcomeUnknownError,
     PykraftError,
+    ReplicasPartedError,
     UsageError,
 )
 from pykraft.machine.applier import Applier
@@ -68,6 +69,12 @@ def report_not_applied(what: NotApplied) -> None:
     logger.debug("where it failed", exc_info=what.error)
 
 
+def report_undecided(parted: ReplicasPartedError) -> None:
+    """Log that no replica can be right for sure."""
+    text = "no two replicas have the same digest, so none of them ends; perhaps snapshot writes a set in any order"
+    logger.error("%s: %s", text, parted)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineRuntime:
     """The defaults are those of a program."""
@@ -82,6 +89,8 @@ class MachineRuntime:
     """Log time after which an unused session ends."""
     on_not_applied: Callable[[NotApplied], object] = report_not_applied
     """Called for what all replicas pass over."""
+    on_undecided: Callable[[ReplicasPartedError], object] = report_undecided
+    """Called when no two replicas have the same digest."""
 
 
 PROGRAM: Final = MachineRuntime()
@@ -248,7 +257,9 @@ class Replicated(Generic[M_co]):
         self._check_writer: StateCheckWriter | None = None
         if check_every is not None:
             whole_number("check_every", check_every, least=1, most=CHECK_EVERY_MAX)
-            self._applier.check = StateCheck(self._replica, check_every, lambda: voter_ids(self.node))
+            self._applier.check = StateCheck(
+                self._replica, check_every, lambda: voter_ids(self.node), runtime.on_undecided
+            )
             self._check_writer = StateCheckWriter(self.node, self._applier, self._forwarder, self._applier.check)
         self.membership: Membership = Membership(self.node, config)
         """The voters of the quorum, and changes of them."""
