@@ -33,7 +33,7 @@ class LogRules:
 
     def applied(self, call: AppliedCall, now_us: int) -> None:
         """The first replica has applied this. Errors: ViolationError."""
-        self.model.elapse(call.time_ms)
+        self.model.elapse(call.context.time_ms)
         before = dict(self.model.items)
         if call.command is not None:
             self._compare_answer(call)
@@ -56,7 +56,7 @@ class LogRules:
 
     def _compare_answer(self, call: AppliedCall) -> None:
         try:
-            result = self.model.apply(call.command, call.offset, call.time_ms)
+            result = self.model.apply(call.command, call.offset, call.context.time_ms)
         except CommandRejectedError:
             if not call.answer.startswith("rejected: "):
                 raise ViolationError("StoreIsAsTold", f"{call.story} was not rejected: {call.answer}") from None

@@ -40,7 +40,15 @@ from pykraft.host.metrics import Metrics
 from pykraft.host.snapshots.creation import NewSnapshot
 from pykraft.machine.replicated import MachineRuntime, Replicated
 from pykraft.machine.state_machine import StateMachine
-from pykraft.machine.testing.recorded import CallHistory, RecordedNode, WatchedMachine, fail_on, judge
+from pykraft.machine.testing.recorded import (
+    AppliedCall,
+    CallHistory,
+    RecordedNode,
+    WatchedMachine,
+    fail_on,
+    fail_with,
+    judge,
+)
 from pykraft.machine.testing.workload import MachineWorkload, ProcessSeat
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
@@ -419,12 +427,15 @@ class MachineUsers:
         facts: Facts,
         watch: Watch,
         dice: Callable[[str], Random],
+        *,
         check_every: int | None = None,
+        replay: Callable[[Sequence[AppliedCall]], str | None] = lambda _: None,
     ) -> None:
-        """``make`` makes the machine of a process."""
+        """``make`` makes the machine of a process; ``replay`` says what is wrong with what was applied in the end."""
         self.history = CallHistory(facts.clock)
         self._workload = workload
         self._check_every = check_every
+        self._replay = replay
         self._make = make
         self._facts = facts
         self._watch = watch
@@ -460,6 +471,7 @@ class MachineUsers:
             random_bytes=rng.randbytes,
             session_timeout_ms=SESSION_TIMEOUT_MS,
             on_not_applied=fail_on,
+            on_undecided=fail_with,
         )
         machine = WatchedMachine(self._make(), self.history.reference, int(node.node_id))
         replicated = Replicated(node.config, machine, check_every=self._check_every, runtime=runtime)
@@ -475,6 +487,8 @@ class MachineUsers:
     def over(self) -> None:
         """See `Users`. Errors: ViolationError."""
         judge(self.history.calls, self.history.reference)
+        if (found := self._replay(self.history.reference.calls)) is not None:
+            raise ViolationError("EqualProcesses", found)
         self._workload.over()
 
     async def _main(self, node: SimulatedNode, replicated: Replicated[WatchedMachine[Any, Any]], rng: Random) -> None:
