@@ -1,0 +1,593 @@
+"""One client of Kafka's tests as a pykraft node: its host on a virtual disk, with the network and the clock of the test.
+
+The host is the one that servers run; this module only gives it `Ports`. Connections are made at once, and the other end
+offers the versions that the test's Kafka has. Storage jobs are done at the end of the call that caused them, so each
+call ends with everything durable. Invariant: effects are reported in the order in which the host asked for them.
+
+What the shim mirrors onto a log of Kafka's is reported when the host asks for it, as Kafka appends to the page cache,
+and the flush when the lane has synced.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from logging import getLogger
+from pathlib import Path
+from random import Random
+from typing import Any, Final, TypeVar
+
+from pykraft.config import LogSettings, NodeConfig, RaftConfig
+from pykraft.core import effects
+from pykraft.core.events import SnapshotsExpired
+from pykraft.core.state import Candidate
+from pykraft.host.delivery import CommittedBatch, Registration
+from pykraft.host.host import Host
+from pykraft.host.metrics import HOST_METRICS
+from pykraft.host.ports import AT_ONCE_MS, ConnectionId
+from pykraft.host.producers import ProposalOutcome, Rejected
+from pykraft.host.snapshots.creation import Loader, NewSnapshot
+from pykraft.log.directory import format_directories
+from pykraft.log.lane import AppendBytes, Job
+from pykraft.log.log import Log
+from pykraft.log.small_files.quorum_state import FILE_NAME, ElectionStore, parse_quorum_state
+from pykraft.protocol import api
+from pykraft.protocol.batch import BatchHeader, read_header
+from pykraft.protocol.messages import ApiKey
+from pykraft.protocol.schema import Versions
+from pykraft.rpc.api_versions import api_key_bodies
+from pykraft.rpc.connection import NEGOTIATION_VERSION
+from pykraft.snapshot.files import checkpoint_path
+from pykraft.snapshot.head import SnapshotReader
+from pykraft.types import (
+    NO_LISTENERS,
+    ZERO_UUID,
+    Buffer,
+    Election,
+    Endpoint,
+    Epoch,
+    Instant,
+    Listeners,
+    NodeId,
+    Offset,
+    OffsetAndEpoch,
+    ReplicaKey,
+    Uuid,
+    Voter,
+    VoterSet,
+)
+from tests.disks import ScriptedDisk
+from tests.kafka.raft_suite.wire import NONE, Did, Link, Reader, Writer, write_each
+
+T = TypeVar("T")
+LOG: Final = getLogger(__name__)
+HOME: Final = Path("/data")
+UNDIALED: Final = Endpoint("localhost", 1)
+"""The listener of a node that has none in the test: ours needs one, and nobody dials it there."""
+LENGTH_SIZE_BYTES: Final = 4
+OFFSETS: Final = frozenset(metric.name for metric in HOST_METRICS if metric.unit == "offset")
+"""Metrics that are 64 bits wide."""
+
+
+class DrawnByTest(Random):
+    """The generator of the test, which may say what it draws."""
+
+    def __init__(self, link: Link) -> None:
+        super().__init__(0)
+        self._link = link
+
+    def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:  # noqa: ARG002 - as the base has it
+        """See `random.Random.randrange`; only the first form is used."""
+        assert stop is None
+        return self._link.draw(start)
+
+
+class Plain:
+    """Records are bytes here; the shim has the test's serde."""
+
+    def serialize(self, record: bytes) -> bytes:
+        """See `pykraft.snapshot.writer.Serializer`."""
+        return record
+
+    def deserialize(self, data: bytes) -> bytes:
+        """See `pykraft.snapshot.head.Deserializer`."""
+        return data
+
+
+class Listener:
+    """A listener of the test. It is called again once it has read what it got."""
+
+    def __init__(self, node: Node, number: int) -> None:
+        self._node = node
+        self._number = number
+        self.registration: Registration | None = None
+
+    def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
+        """See `pykraft.host.delivery.HostListener`."""
+        assert self.registration is not None
+        self.registration.hold()
+        data = b"".join(bytes(batch.data) for batch in batches)
+        self._node.show(Writer(Did.COMMIT).int(self._number).long(batches[0].base_offset).bytes(data))
+
+    def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
+        """See `pykraft.host.delivery.HostListener`."""
+        self._node.show(Writer(Did.LEADER).int(self._number, epoch, leader_id))
+
+    def load(self, reader: SnapshotReader[Any]) -> None:
+        """See `pykraft.host.snapshots.creation.Loader`."""
+        reader.close()
+        found = reader.snapshot_id
+        self._node.show(Writer(Did.LOAD).int(self._number).long(found.offset).int(found.epoch))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What a client of the test is made of."""
+
+    config: NodeConfig
+    versions: dict[int, Versions]
+    election: tuple[Election, tuple[NodeId, ...], int] | None
+    snapshots: list[tuple[OffsetAndEpoch, bytes]]
+    start_offset: Offset
+    records: bytes
+
+
+def read_setup(reader: Reader) -> Setup:
+    """The call that opens a client; the shim writes the same fields in the same order."""
+    node_id, directory_id, cluster_id = reader.int(), reader.uuid(), reader.text()
+    topic_name, topic_id, listener = reader.text(), reader.uuid(), reader.text().upper()
+    listeners = reader.listeners()
+    if node_id != NONE and listeners.get(listener) is None:
+        listeners = Listeners(((listener, UNDIALED),))
+    static = reader.list(lambda: (NodeId(reader.int()), reader.endpoint()))
+    bootstrap = reader.list(reader.endpoint)
+    raft = RaftConfig(
+        election_timeout_ms=reader.int(),
+        fetch_timeout_ms=reader.int(),
+        election_backoff_max_ms=reader.int(),
+        append_linger_ms=reader.int(),
+        request_timeout_ms=reader.int(),
+        retry_backoff_ms=reader.int(),
+        fetch_size_bytes_max=reader.int(),
+        fetch_snapshot_size_bytes_max=reader.int(),
+        fetch_wait_ms_max=reader.int(),
+        auto_join=reader.flag(),
+    )
+    config = NodeConfig(
+        node_id=None if node_id == NONE else NodeId(node_id),
+        cluster_id=cluster_id,
+        directory_id=directory_id,
+        listeners=listeners,
+        advertised_listeners=listeners,
+        controller_listener_names=(listener,),
+        voters=VoterSet.of(
+            Voter(key=ReplicaKey(voter_id), listeners=Listeners(((listener, endpoint),)))
+            for voter_id, endpoint in static
+        ),
+        bootstrap_servers=tuple(bootstrap),
+        log_dir=HOME,
+        topic_name=topic_name,
+        topic_id=topic_id,
+        log=LogSettings(segment_size_bytes=1_048_576, index_size_bytes_max=1_200, scrub_bytes_per_s_max=0),
+        raft=raft,
+    )
+    reader.flag()
+    versions = dict(reader.list(lambda: (reader.int(), Versions(reader.int(), reader.int()))))
+    return Setup(
+        config=config,
+        versions={key: kept for key, kept in versions.items() if key in api.API_VERSIONS},
+        election=_read_election(reader) if reader.flag() else None,
+        snapshots=reader.list(lambda: (_read_id(reader), reader.bytes())),
+        start_offset=Offset(reader.long()),
+        records=reader.bytes(),
+    )
+
+
+def _read_election(reader: Reader) -> tuple[Election, tuple[NodeId, ...], int]:
+    epoch, leader_id, voted_id, voted_directory_id = reader.int(), reader.int(), reader.int(), reader.uuid()
+    voted = None if voted_id == NONE else ReplicaKey(NodeId(voted_id), _known(voted_directory_id))
+    election = Election(
+        epoch=Epoch(epoch), leader_id=None if leader_id == NONE else NodeId(leader_id), voted=voted
+    )
+    return election, tuple(NodeId(voter) for voter in reader.list(reader.int)), reader.int()
+
+
+def _known(directory_id: Uuid) -> Uuid | None:
+    return None if directory_id == ZERO_UUID else directory_id
+
+
+def _read_id(reader: Reader) -> OffsetAndEpoch:
+    return OffsetAndEpoch(Offset(reader.long()), Epoch(reader.int()))
+
+
+def batches_in(records: bytes) -> list[tuple[BatchHeader, bytes]]:
+    """The batches of these bytes."""
+    found: list[tuple[BatchHeader, bytes]] = []
+    position = 0
+    while position < len(records):
+        header = read_header(records, position)
+        found.append((header, records[position : position + header.size_bytes]))
+        position += header.size_bytes
+    return found
+
+
+def write_disk(setup: Setup, rng: Random) -> ScriptedDisk:
+    """A formatted disk with the files of a replica that had all this before."""
+    config, disk = setup.config, ScriptedDisk()
+    partition = config.partition_directory
+    disk.prepare(config.log_dir)
+    assert config.directory_id is not None
+    if config.node_id is not None:
+        format_directories(
+            disk,
+            [config.log_dir],
+            node_id=config.node_id,
+            cluster_id=config.cluster_id,
+            directory_ids={config.log_dir: config.directory_id},
+            ignore_formatted=False,
+            random_uuid=lambda: Uuid(rng.randbytes(16)),
+        )
+    disk.prepare(partition)
+    for snapshot_id, content in setup.snapshots:
+        disk.write(checkpoint_path(partition, snapshot_id), content)
+    log, _ = Log.open(disk, partition, config=config.log, topic_id=config.topic_id)
+    with closing(log):
+        if setup.start_offset:
+            log.begin_anew_at(setup.start_offset)
+        if batches := batches_in(setup.records):
+            log.append(batches)
+            log.flush()
+    if setup.election is not None:
+        election, voters, level = setup.election
+        with closing(ElectionStore(disk, partition)) as store:
+            store.write(election, voters=voters, kraft_version=level)
+    return disk
+
+
+class Node:
+    """One client; see `pykraft.host.ports.Ports`. Each call ends with `settle`."""
+
+    def __init__(self, link: Link, setup: Setup, now_ms: int) -> None:
+        self._link = link
+        self._setup = setup
+        self._now_ms = now_ms
+        self._disk = write_disk(setup, Random(0))
+        self._ready: deque[Callable[[], None]] = deque()
+        self._jobs: list[Job] = []
+        self._wake_ms: int | None = None
+        self._told_wake_ms: int | None = None
+        self._told_committed: Offset | None = None
+        self._next_connection = 1
+        self._dialed: set[ConnectionId] = set()
+        self._negotiated: set[ConnectionId] = set()
+        self._asked: dict[ConnectionId, int] = {}
+        self._awaited: set[ConnectionId] = set()
+        self._listeners: dict[int, Listener] = {}
+        self._snapshots: dict[int, NewSnapshot] = {}
+        self._is_stopped = self._is_leaving = False
+        self.host = Host.open(self._disk, self, setup.config, rng=DrawnByTest(link))
+        self._told_committed = self.host.status.committed_end_offset
+        self._report_election()
+        self.host.start(self.now)
+
+    @property
+    def now(self) -> Instant:
+        """The time of the test."""
+        return Instant(mono_ms=self._now_ms, wall_ms=self._now_ms)
+
+    # ---- What the host asks of its surroundings
+
+    def dial(self, endpoint: Endpoint) -> ConnectionId:
+        """See `Ports`."""
+        del endpoint
+        connection = self._new_connection()
+        self._dialed.add(connection)
+        self._ready.append(lambda: self.host.on_connected(connection, self.now))
+        return connection
+
+    def send(self, connection: ConnectionId, parts: Sequence[Buffer]) -> None:
+        """See `Ports`."""
+        data = b"".join(parts)[LENGTH_SIZE_BYTES:]
+        if connection in self._asked:
+            self._answer(connection, data)
+        elif connection not in self._negotiated:
+            self._negotiated.add(connection)
+            body = {"api_keys": api_key_bodies(self._setup.versions)}
+            correlation_id = api.decode_request_header(data).correlation_id
+            answer = b"".join(api.encode_response(ApiKey.API_VERSIONS, NEGOTIATION_VERSION, correlation_id, body))
+            self._ready.append(lambda: self.host.on_frame(connection, answer, self.now))
+        else:
+            header = api.decode_request_header(data)
+            self._awaited.add(connection)
+            contact = self.host._components.peers._by_connection[connection]  # noqa: SLF001 - no frame has the id
+            peer = contact.peer
+            self.show(
+                Writer(Did.SEND)
+                .int(connection, header.api_key, header.api_version, header.correlation_id, peer.id)
+                .text(peer.endpoint.host)
+                .int(peer.endpoint.port)
+                .bytes(data[header.body_position :])
+            )
+
+    def received_size_bytes(self, connection: ConnectionId) -> tuple[int, int]:
+        """See `Ports`: frames arrive whole."""
+        del connection
+        return 0, 0
+
+    def unsent_size_bytes(self, connection: ConnectionId) -> int:
+        """See `Ports`: frames leave at once."""
+        del connection
+        return 0
+
+    def close(self, connection: ConnectionId) -> None:
+        """See `Ports`."""
+        self._dialed.discard(connection)
+        self._awaited.discard(connection)
+        self._asked.pop(connection, None)
+
+    def submit(self, job: Job) -> None:
+        """See `Ports`."""
+        self._show_job(job)
+        if not self._jobs:
+            self._ready.append(self._perform)
+        self._jobs.append(job)
+
+    def submit_read(self, read: Callable[[], T], then: Callable[[T], None]) -> None:
+        """See `Ports`."""
+        self._ready.append(lambda: then(read()))
+
+    def wake_at(self, mono_ms: int | None) -> None:
+        """See `Ports`."""
+        self._wake_ms = mono_ms
+
+    def report(self, report: effects.Report) -> None:
+        """See `Ports`: into the log of the process."""
+        LOG.info("%s", report.text)
+
+    def stop(self, error: Exception | None) -> None:
+        """See `Ports`."""
+        self._is_stopped = True
+        text = "" if error is None else f"{type(error).__name__}: {error}"
+        self.show(Writer(Did.STOPPED).flag(self.host.is_left_gracefully).text(text))
+
+    # ---- What the test asks of the client
+
+    def poll(self, earliest: OffsetAndEpoch | None) -> None:
+        """Do what is due; the log of the test begins at this snapshot, perhaps by the test's doing."""
+        if earliest is not None and earliest.offset > self.host.status.log_start_offset:
+            self.host._components.inbox.put(SnapshotsExpired(oldest_kept=earliest))  # noqa: SLF001
+        self.host.on_tick(self.now)
+
+    def at(self, now_ms: int) -> None:
+        """The time of the next call."""
+        self._now_ms = now_ms
+
+    def request(self, number: int, listener: str, frame: bytes) -> None:
+        """A request arrives on a connection of its own."""
+        connection = self._new_connection()
+        self._asked[connection] = number
+        self.host.on_accepted(connection, listener, self.now)
+        self.host.on_frame(connection, frame, self.now)
+
+    def response(self, connection: ConnectionId, frame: bytes) -> None:
+        """The answer to a request of this node; nobody waits for it once the host has closed the connection."""
+        if connection in self._awaited:
+            self._awaited.discard(connection)
+            self.host.on_frame(connection, frame, self.now)
+
+    def register(self, number: int) -> None:
+        """A listener of the test joins; it is called from the next poll on."""
+        listener = self._listeners[number] = Listener(self, number)
+        plain = Plain()
+        listener.registration = self.host.register(
+            listener, is_held=True, loader=Loader(deserializer=plain, load=listener.load, bootstrap=listener.load)
+        )
+
+    def unregister(self, number: int) -> None:
+        """It leaves."""
+        registration = self._listeners.pop(number).registration
+        assert registration is not None
+        registration.remove()
+
+    def release(self, number: int) -> None:
+        """It has read what it got."""
+        listener = self._listeners.get(number)
+        if listener is not None and listener.registration is not None:
+            listener.registration.release()
+
+    def propose(self, epoch: Epoch, values: list[bytes]) -> Offset:
+        """The last offset of these values. Errors: what the proposal is rejected with."""
+        accepted: list[Offset] = []
+        rejected: list[Exception] = []
+
+        def on_outcome(outcome: ProposalOutcome) -> None:
+            if isinstance(outcome, Rejected):
+                rejected.append(outcome.error)
+
+        self.host.propose(
+            values, epoch=epoch, now=self.now, on_outcome=on_outcome, on_accepted=accepted.append, is_prepared=True
+        )
+        if not accepted:
+            raise rejected[0]
+        return Offset(accepted[0] + len(values) - 1)
+
+    def shutdown(self, timeout_ms: int) -> None:
+        """Leave."""
+        self._is_leaving = True
+        self.host.shutdown(timeout_ms, self.now)
+
+    def upgrade(self, epoch: Epoch, version: int, *, validate_only: bool) -> None:
+        """Raise kraft.version. Errors: why not."""
+        told: list[Exception | None] = []
+        self.host.upgrade_kraft_version(
+            version, epoch=epoch, now=self.now, on_outcome=told.append, validate_only=validate_only
+        )
+        self.settle()
+        if told and told[0] is not None:
+            raise told[0]
+
+    def snapshot(self, snapshot_id: OffsetAndEpoch) -> int | None:
+        """Begin a snapshot; returns its number, or None when it is not needed. Errors: why it cannot begin."""
+        begun = self._asked_of(lambda then: self.host.create_snapshot(snapshot_id, Plain(), then))
+        if isinstance(begun, Exception):
+            raise begun
+        if begun is None:
+            return None
+        number = len(self._snapshots)
+        self._snapshots[number] = begun
+        return number
+
+    def snapshot_append(self, number: int, values: list[bytes]) -> None:
+        """Errors: those of the writer."""
+        error = self._asked_of(lambda then: self._snapshots[number].append(values, then))
+        if error is not None:
+            raise error
+
+    def snapshot_freeze(self, number: int) -> int:
+        """Its size in bytes; the shim gets it whole. Errors: those of the writer."""
+        made = self._snapshots[number]
+        size_bytes = self._asked_of(made.freeze)
+        if isinstance(size_bytes, Exception):
+            raise size_bytes
+        self._keep(made.snapshot_id)
+        return size_bytes
+
+    def snapshot_close(self, number: int) -> None:
+        """Discard it, unless it is frozen."""
+        self._snapshots[number].close()
+
+    def settle(self) -> None:
+        """Do what the host has asked for, until it waits for the test."""
+        while not self._is_stopped:
+            if self._ready:
+                self._ready.popleft()()
+            elif self._wake_ms == AT_ONCE_MS:
+                self._wake_ms = None
+                self.host.on_tick(self.now)
+            else:
+                break
+        self._report_committed()
+
+    def end(self) -> None:
+        """The client is closed, or the test is over."""
+        self.host.end()
+
+    # ---- What is reported
+
+    def show(self, writer: Writer) -> None:
+        """Tell the shim, after what became committed before."""
+        self._report_committed()
+        self._link.write(writer)
+
+    def write_status(self, writer: Writer, *, is_poll: bool) -> None:
+        """What the shim answers questions with, and when the node wants to be polled."""
+        status, raft = self.host.status, self.host.raft
+        assert raft is not None
+        state = raft.state
+        before_ms = self._told_wake_ms
+        wants = self._wake_ms is not None and (before_ms is None or self._wake_ms < before_ms)
+        if is_poll:
+            self._told_wake_ms = self._wake_ms
+        timeout_ms = None if self._wake_ms is None else max(0, self._wake_ms - self._now_ms)
+        writer.flag(wants and not is_poll).long(timeout_ms)
+        writer.flag(not self._is_stopped).flag(self._is_leaving).flag(raft.voter_history.ignores_static)
+        writer.text(type(state).__name__).int(status.epoch, status.leader_id)
+        writer.long(status.high_watermark, status.log_end_offset)
+        writer.int(status.kraft_version)
+        writer.flag(status.voted is not None)
+        if status.voted is not None:
+            writer.int(status.voted.id).bytes(status.voted.directory_id or ZERO_UUID)
+        write_each(writer, status.voters.voters, lambda voter: _write_voter(writer, voter))
+        deadline_ms = getattr(state, "election_deadline_ms", None)
+        writer.long(None if deadline_ms is None else max(0, deadline_ms - self._now_ms))
+        rejected = sorted(state.tally.rejected) if isinstance(state, Candidate) else []
+        write_each(writer, rejected, writer.int)
+        write_each(writer, [] if self._is_stopped else self.host.metrics(self.now), writer.text)
+
+    def write_metrics(self, writer: Writer) -> None:
+        """The metrics by name."""
+        found = self.host.metrics(self.now)
+        writer.int(len(found))
+        for name, value in found.items():
+            writer.text(name)
+            if isinstance(value, str):
+                writer.code(0).text(value)
+            elif isinstance(value, int):
+                writer.code(2 if name in OFFSETS else 1).long(value)
+            else:
+                writer.code(3).double(value)
+
+    def _show_job(self, job: Job) -> None:
+        match job:
+            case AppendBytes():
+                status = self.host.status
+                data = b"".join(bytes(part) for _, part in job.batches)
+                self.show(Writer(Did.APPEND).flag(status.leads).int(status.epoch).bytes(data))
+            case effects.WriteElectionState():
+                self._write_election(job.election, job.voters, job.kraft_version)
+            case effects.TruncateTo():
+                self.show(Writer(Did.TRUNCATE).long(job.end_offset))
+            case effects.InstallSnapshot():
+                self._keep(job.snapshot_id)
+                self.show(Writer(Did.TRUNCATE_TO_SNAPSHOT))
+            case effects.MoveLogStart():
+                self._report_committed()
+                found = job.snapshot_id
+                self.show(Writer(Did.LOG_START).long(found.offset).int(found.epoch))
+            case _:
+                pass
+
+    def _report_committed(self) -> None:
+        status = self.host.status
+        if status.committed_end_offset != self._told_committed:
+            self._told_committed = status.committed_end_offset
+            self._link.write(Writer(Did.HIGH_WATERMARK).long(status.committed_end_offset))
+
+    def _report_election(self) -> None:
+        path = self._setup.config.partition_directory / FILE_NAME
+        if self._disk.exists(path):
+            stored = parse_quorum_state(path, self._disk.read(path))
+            self._write_election(stored.election, stored.voters, stored.data_version)
+
+    def _write_election(self, election: Election, voters: Sequence[NodeId], level: int) -> None:
+        writer = Writer(Did.ELECTION).int(election.epoch, election.leader_id)
+        voted = election.voted
+        writer.int(None if voted is None else voted.id)
+        writer.bytes(ZERO_UUID if voted is None else voted.directory_id or ZERO_UUID)
+        self.show(write_each(writer, voters, writer.int).int(level))
+
+    def _keep(self, snapshot_id: OffsetAndEpoch) -> None:
+        content = self._disk.read(checkpoint_path(self._setup.config.partition_directory, snapshot_id))
+        self.show(
+            Writer(Did.KEEP_SNAPSHOT).long(snapshot_id.offset).int(snapshot_id.epoch).bytes(content)
+        )
+
+    def _answer(self, connection: ConnectionId, data: bytes) -> None:
+        number = self._asked.pop(connection)
+        self.show(Writer(Did.ANSWER).int(number).bytes(data))
+        self._ready.append(lambda: self.host.on_closed(connection, self.now))
+
+    def _perform(self) -> None:
+        jobs, self._jobs = self._jobs, []
+        io = self.host.lane.perform(jobs)
+        if any(isinstance(job, AppendBytes) for job in jobs) and not self.host.lane._unsynced_size_bytes:  # noqa: SLF001
+            self.show(Writer(Did.FLUSH))
+        self.host.on_io(io, self.now)
+
+    def _new_connection(self) -> ConnectionId:
+        connection, self._next_connection = ConnectionId(self._next_connection), self._next_connection + 1
+        return connection
+
+    def _asked_of(self, ask: Callable[[Callable[[T], None]], None]) -> T:
+        """The outcome of something that the bulk lane does."""
+        told: list[T] = []
+        ask(told.append)
+        self.settle()
+        return told[0]
+
+
+def _write_voter(writer: Writer, voter: Voter) -> None:
+    writer.int(voter.key.id).bytes(voter.key.directory_id or ZERO_UUID).listeners(voter.listeners or NO_LISTENERS)
+    writer.int(voter.kraft_version.min_version, voter.kraft_version.max_version)
