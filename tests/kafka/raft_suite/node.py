@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from logging import getLogger
 from pathlib import Path
 from random import Random
@@ -22,6 +23,7 @@ from typing import Any, Final, TypeVar
 from pykraft.config import LogSettings, NodeConfig, RaftConfig
 from pykraft.core import effects
 from pykraft.core.events import SnapshotsExpired
+from pykraft.core.raft import Raft
 from pykraft.core.state import Candidate
 from pykraft.host.delivery import CommittedBatch, Registration
 from pykraft.host.host import Host
@@ -59,6 +61,7 @@ from pykraft.types import (
     VoterSet,
 )
 from tests.disks import ScriptedDisk
+from tests.kafka.raft_suite.liberties import Paced, Question, confirmed_levels, refused_epoch
 from tests.kafka.raft_suite.wire import NONE, Did, Link, Reader, Writer, write_each
 
 T = TypeVar("T")
@@ -109,6 +112,7 @@ class Listener:
         assert self.registration is not None
         self.registration.hold()
         data = b"".join(bytes(batch.data) for batch in batches)
+        self._node.show_committed()
         self._node.show(Writer(Did.COMMIT).int(self._number).long(batches[0].base_offset).bytes(data))
 
     def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
@@ -132,9 +136,11 @@ class Setup:
     snapshots: list[tuple[OffsetAndEpoch, bytes]]
     start_offset: Offset
     records: bytes
+    is_strict: bool
+    """Without `tests.kafka.raft_suite.liberties`."""
 
 
-def read_setup(reader: Reader) -> Setup:
+def read_setup(reader: Reader, *, is_strict: bool) -> Setup:
     """The call that opens a client; the shim writes the same fields in the same order."""
     node_id, directory_id, cluster_id = reader.int(), reader.uuid(), reader.text()
     topic_name, topic_id, listener = reader.text(), reader.uuid(), reader.text().upper()
@@ -182,6 +188,7 @@ def read_setup(reader: Reader) -> Setup:
         snapshots=reader.list(lambda: (_read_id(reader), reader.bytes())),
         start_offset=Offset(reader.long()),
         records=reader.bytes(),
+        is_strict=is_strict,
     )
 
 
@@ -262,12 +269,20 @@ class Node:
         self._next_connection = 1
         self._dialed: set[ConnectionId] = set()
         self._negotiated: set[ConnectionId] = set()
-        self._asked: dict[ConnectionId, int] = {}
+        self._asked: dict[ConnectionId, tuple[int, str, bytes]] = {}
+        self._questions: dict[int, tuple[ConnectionId, Question]] = {}
+        """By voter: what only pykraft asks it, since an answer of the test refused a request in its name."""
+        self._is_idle_ms: int | None = None
+        """The time of the last poll, if nothing came of it."""
         self._awaited: set[ConnectionId] = set()
+        self._leaving: dict[ConnectionId, tuple[effects.Send, Writer]] = {}
+        """Requests that leave at the next poll, as those of Kafka's client do."""
         self._listeners: dict[int, Listener] = {}
         self._snapshots: dict[int, NewSnapshot] = {}
+        self._until_poll: Callable[[Instant], None] | None = None
         self._is_stopped = self._is_leaving = False
-        self.host = Host.open(self._disk, self, setup.config, rng=DrawnByTest(link))
+        core = Raft if setup.is_strict else Paced
+        self.host = Host.open(self._disk, self, setup.config, rng=DrawnByTest(link), core=core)
         self._told_committed = self.host.status.committed_end_offset
         self._report_election()
         self.host.start(self.now)
@@ -276,6 +291,11 @@ class Node:
     def now(self) -> Instant:
         """The time of the test."""
         return Instant(mono_ms=self._now_ms, wall_ms=self._now_ms)
+
+    @property
+    def _raft(self) -> Raft:
+        assert self.host.raft is not None, "the host runs"
+        return self.host.raft
 
     # ---- What the host asks of its surroundings
 
@@ -301,14 +321,23 @@ class Node:
         else:
             header = api.decode_request_header(data)
             self._awaited.add(connection)
+            if self._is_answered(connection, header):
+                return
             contact = self.host._components.peers._by_connection[connection]  # noqa: SLF001 - no frame has the id
-            peer = contact.peer
-            self.show(
+            peer, send = contact.peer, contact.wanted
+            assert send is not None
+            if self._raft.connections._in_flight[peer.id].is_aside and not self._setup.is_strict:  # noqa: SLF001
+                config = self._setup.config
+                question = Question(header=header, topic_name=config.topic_name, topic_id=config.topic_id)
+                self._questions[peer.id] = (connection, question)
+                return
+            self._leaving[connection] = (
+                send,
                 Writer(Did.SEND)
                 .int(connection, header.api_key, header.api_version, header.correlation_id, peer.id)
                 .text(peer.endpoint.host)
                 .int(peer.endpoint.port)
-                .bytes(data[header.body_position :])
+                .bytes(data[header.body_position :]),
             )
 
     def received_size_bytes(self, connection: ConnectionId) -> tuple[int, int]:
@@ -325,6 +354,7 @@ class Node:
         """See `Ports`."""
         self._dialed.discard(connection)
         self._awaited.discard(connection)
+        self._leaving.pop(connection, None)
         self._asked.pop(connection, None)
 
     def submit(self, job: Job) -> None:
@@ -358,7 +388,32 @@ class Node:
         """Do what is due; the log of the test begins at this snapshot, perhaps by the test's doing."""
         if earliest is not None and earliest.offset > self.host.status.log_start_offset:
             self.host._components.inbox.put(SnapshotsExpired(oldest_kept=earliest))  # noqa: SLF001
+        connections = self._raft.connections
+        if self._is_idle_ms == self._now_ms and not self._setup.is_strict:
+            connections._backing_off.clear()  # noqa: SLF001
+        asked = dict(connections._in_flight)  # noqa: SLF001
+        if not self._setup.is_strict:
+            self._raft.turns_max = 1
+        if self._until_poll is not None:
+            self._until_poll(self.now)
+            self._until_poll = None
         self.host.on_tick(self.now)
+        self.settle()
+        late = {peer_id for peer_id, request in asked.items() if request.deadline_ms <= self._now_ms}
+        late &= connections._backing_off.keys()  # noqa: SLF001
+        if late and not self._setup.is_strict:
+            for peer_id in late:
+                del connections._backing_off[peer_id]  # noqa: SLF001
+            self.host.on_tick(self.now)
+            self.settle()
+        if not self._setup.is_strict:
+            self._raft.turns_max = 0
+        leaving, self._leaving = self._leaving, {}
+        self._is_idle_ms = None if leaving else self._now_ms
+        for send, writer in leaving.values():
+            # The test may have let more time pass than the node waits for an answer: then it asks another node instead.
+            if self._awaits(send):
+                self.show(writer)
 
     def at(self, now_ms: int) -> None:
         """The time of the next call."""
@@ -366,13 +421,15 @@ class Node:
 
     def request(self, number: int, listener: str, frame: bytes) -> None:
         """A request arrives on a connection of its own."""
+        self._is_idle_ms = None
         connection = self._new_connection()
-        self._asked[connection] = number
+        self._asked[connection] = (number, listener, frame)
         self.host.on_accepted(connection, listener, self.now)
         self.host.on_frame(connection, frame, self.now)
 
     def response(self, connection: ConnectionId, frame: bytes) -> None:
         """The answer to a request of this node; nobody waits for it once the host has closed the connection."""
+        self._is_idle_ms = None
         if connection in self._awaited:
             self._awaited.discard(connection)
             self.host.on_frame(connection, frame, self.now)
@@ -416,7 +473,7 @@ class Node:
     def shutdown(self, timeout_ms: int) -> None:
         """Leave."""
         self._is_leaving = True
-        self.host.shutdown(timeout_ms, self.now)
+        self._until_poll = partial(self.host.shutdown, timeout_ms)
 
     def upgrade(self, epoch: Epoch, version: int, *, validate_only: bool) -> None:
         """Raise kraft.version. Errors: why not."""
@@ -468,7 +525,7 @@ class Node:
                 self.host.on_tick(self.now)
             else:
                 break
-        self._report_committed()
+        self.show_committed()
 
     def end(self) -> None:
         """The client is closed, or the test is over."""
@@ -477,14 +534,12 @@ class Node:
     # ---- What is reported
 
     def show(self, writer: Writer) -> None:
-        """Tell the shim, after what became committed before."""
-        self._report_committed()
+        """Tell the shim."""
         self._link.write(writer)
 
     def write_status(self, writer: Writer, *, is_poll: bool) -> None:
         """What the shim answers questions with, and when the node wants to be polled."""
-        status, raft = self.host.status, self.host.raft
-        assert raft is not None
+        status, raft = self.host.status, self._raft
         state = raft.state
         before_ms = self._told_wake_ms
         wants = self._wake_ms is not None and (before_ms is None or self._wake_ms < before_ms)
@@ -533,13 +588,14 @@ class Node:
                 self._keep(job.snapshot_id)
                 self.show(Writer(Did.TRUNCATE_TO_SNAPSHOT))
             case effects.MoveLogStart():
-                self._report_committed()
+                self.show_committed()
                 found = job.snapshot_id
                 self.show(Writer(Did.LOG_START).long(found.offset).int(found.epoch))
             case _:
                 pass
 
-    def _report_committed(self) -> None:
+    def show_committed(self) -> None:
+        """Tell the shim what became committed."""
         status = self.host.status
         if status.committed_end_offset != self._told_committed:
             self._told_committed = status.committed_end_offset
@@ -565,9 +621,23 @@ class Node:
         )
 
     def _answer(self, connection: ConnectionId, data: bytes) -> None:
-        number = self._asked.pop(connection)
-        self.show(Writer(Did.ANSWER).int(number).bytes(data))
+        number, listener, frame = self._asked.pop(connection)
         self._ready.append(lambda: self.host.on_closed(connection, self.now))
+        epoch = refused_epoch(frame, data)
+        if epoch is not None and self._questions:
+            questions, self._questions = self._questions, {}
+            for asked, question in questions.values():
+                answer = question.answer(epoch)
+                self._ready.append(partial(self.response, asked, answer))
+            self._ready.append(lambda: self.request(number, listener, frame))
+        else:
+            self.show(Writer(Did.ANSWER).int(number).bytes(data))
+
+    def _is_answered(self, connection: ConnectionId, header: api.RequestHeader) -> bool:
+        answer = None if self._setup.is_strict else confirmed_levels(self._raft, header)
+        if answer is not None:
+            self._ready.append(lambda: self.response(connection, answer))
+        return answer is not None
 
     def _perform(self) -> None:
         jobs, self._jobs = self._jobs, []
@@ -575,6 +645,10 @@ class Node:
         if any(isinstance(job, AppendBytes) for job in jobs) and not self.host.lane._unsynced_size_bytes:  # noqa: SLF001
             self.show(Writer(Did.FLUSH))
         self.host.on_io(io, self.now)
+
+    def _awaits(self, send: effects.Send) -> bool:
+        request = self._raft.connections._in_flight.get(send.peer.id)  # noqa: SLF001 - no port says so
+        return request is not None and request.correlation_id == send.correlation_id
 
     def _new_connection(self) -> ConnectionId:
         connection, self._next_connection = ConnectionId(self._next_connection), self._next_connection + 1

