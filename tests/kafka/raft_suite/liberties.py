@@ -50,6 +50,15 @@ class Paced(Raft):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """The epoch of a request's sender, and the leader of that epoch if it is the sender."""
+
+    sender_id: int
+    epoch: int
+    leader_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """What only pykraft asks a voter: the request of the node, and where its topic is."""
 
@@ -57,17 +66,18 @@ class Question:
     topic_name: str
     topic_id: Uuid
 
-    def answer(self, epoch: int) -> bytes:
-        """The frame with which a voter in this epoch, which has no leader yet, answers."""
+    def answer(self, claim: Claim) -> bytes:
+        """The frame with which the voter that made this claim answers."""
+        epoch, leader_id = claim.epoch, claim.leader_id
         error = int(ErrorCode.FENCED_LEADER_EPOCH)
         body: dict[str, Any]
         if self.header.api_key == ApiKey.FETCH:
             partition: dict[str, Any] = {"partition_index": 0, "error_code": error, "high_watermark": -1}
-            partition |= {"records": b"", "current_leader": {"leader_id": NOBODY, "leader_epoch": epoch}}
+            partition |= {"records": b"", "current_leader": {"leader_id": leader_id, "leader_epoch": epoch}}
             topic = {"topic_id": self.topic_id, "partitions": [partition]}
             body = {"error_code": 0, "session_id": 0, "responses": [topic]}
         else:
-            partition = {"partition_index": 0, "error_code": error, "leader_id": NOBODY, "leader_epoch": epoch}
+            partition = {"partition_index": 0, "error_code": error, "leader_id": leader_id, "leader_epoch": epoch}
             body = {"error_code": 0, "topics": [{"topic_name": self.topic_name, "partitions": [partition]}]}
         return encode(self.header, body)
 
@@ -91,8 +101,8 @@ def confirmed_levels(raft: Raft, header: api.RequestHeader) -> bytes | None:
     return encode(header, {"error_code": 0, "api_keys": [], "supported_features": [feature]})
 
 
-def refused_epoch(request: bytes, answer: bytes) -> int | None:
-    """The epoch of a request that was refused until its sender confirms it; None for any other answer."""
+def refused_epoch(request: bytes, answer: bytes) -> Claim | None:
+    """The claim of a request that was refused until its sender confirms it; None for any other answer."""
     header = api.decode_request_header(request)
     field = EPOCHS.get(header.api_key)
     if field is None:
@@ -103,4 +113,6 @@ def refused_epoch(request: bytes, answer: bytes) -> int | None:
         return None
     [topic] = api.decode_request_body(header, request)["topics"]
     [partition] = topic["partitions"]
-    return int(partition[field])
+    sender_id = int(partition["replica_id" if header.api_key == ApiKey.VOTE else "leader_id"])
+    leads = header.api_key == ApiKey.BEGIN_QUORUM_EPOCH
+    return Claim(sender_id=sender_id, epoch=int(partition[field]), leader_id=sender_id if leads else NOBODY)

@@ -24,7 +24,7 @@ from pykraft.config import LogSettings, NodeConfig, RaftConfig
 from pykraft.core import effects
 from pykraft.core.events import SnapshotsExpired
 from pykraft.core.raft import Raft
-from pykraft.core.state import Candidate
+from pykraft.core.state import Candidate, Follower
 from pykraft.host.delivery import CommittedBatch, Registration
 from pykraft.host.host import Host
 from pykraft.host.metrics import HOST_METRICS
@@ -61,7 +61,7 @@ from pykraft.types import (
     VoterSet,
 )
 from tests.disks import ScriptedDisk
-from tests.kafka.raft_suite.liberties import Paced, Question, confirmed_levels, refused_epoch
+from tests.kafka.raft_suite.liberties import Claim, Paced, Question, confirmed_levels, refused_epoch
 from tests.kafka.raft_suite.wire import NONE, Did, Link, Reader, Writer, write_each
 
 T = TypeVar("T")
@@ -159,7 +159,7 @@ def read_setup(reader: Reader, *, is_strict: bool) -> Setup:
         fetch_size_bytes_max=reader.int(),
         fetch_snapshot_size_bytes_max=reader.int(),
         fetch_wait_ms_max=reader.int(),
-        auto_join=reader.flag(),
+        auto_join=reader.flag() & reader.flag(),
     )
     config = NodeConfig(
         node_id=None if node_id == NONE else NodeId(node_id),
@@ -179,7 +179,6 @@ def read_setup(reader: Reader, *, is_strict: bool) -> Setup:
         log=LogSettings(segment_size_bytes=1_048_576, index_size_bytes_max=1_200, scrub_bytes_per_s_max=0),
         raft=raft,
     )
-    reader.flag()
     versions = dict(reader.list(lambda: (reader.int(), Versions(reader.int(), reader.int()))))
     return Setup(
         config=config,
@@ -270,11 +269,14 @@ class Node:
         self._dialed: set[ConnectionId] = set()
         self._negotiated: set[ConnectionId] = set()
         self._asked: dict[ConnectionId, tuple[int, str, bytes]] = {}
-        self._questions: dict[int, tuple[ConnectionId, Question]] = {}
-        """By voter: what only pykraft asks it, since an answer of the test refused a request in its name."""
+        self._questions: dict[ConnectionId, api.RequestHeader] = {}
+        """What only pykraft asks a voter, since it refused a request in its name."""
+        self._refused: deque[Callable[[], None]] = deque()
+        """Requests that were refused until the voter confirms them, once its question is asked."""
         self._is_idle_ms: int | None = None
         """The time of the last poll, if nothing came of it."""
-        self._awaited: set[ConnectionId] = set()
+        self._awaited: dict[ConnectionId, tuple[api.RequestHeader, int]] = {}
+        """Requests without an answer, each with the peer that was asked."""
         self._leaving: dict[ConnectionId, tuple[effects.Send, Writer]] = {}
         """Requests that leave at the next poll, as those of Kafka's client do."""
         self._listeners: dict[int, Listener] = {}
@@ -320,16 +322,14 @@ class Node:
             self._ready.append(lambda: self.host.on_frame(connection, answer, self.now))
         else:
             header = api.decode_request_header(data)
-            self._awaited.add(connection)
-            if self._is_answered(connection, header):
-                return
             contact = self.host._components.peers._by_connection[connection]  # noqa: SLF001 - no frame has the id
             peer, send = contact.peer, contact.wanted
             assert send is not None
+            self._awaited[connection] = header, peer.id
+            if self._is_answered(connection, header):
+                return
             if self._raft.connections._in_flight[peer.id].is_aside and not self._setup.is_strict:  # noqa: SLF001
-                config = self._setup.config
-                question = Question(header=header, topic_name=config.topic_name, topic_id=config.topic_id)
-                self._questions[peer.id] = (connection, question)
+                self._questions[connection] = header
                 return
             self._leaving[connection] = (
                 send,
@@ -353,7 +353,7 @@ class Node:
     def close(self, connection: ConnectionId) -> None:
         """See `Ports`."""
         self._dialed.discard(connection)
-        self._awaited.discard(connection)
+        self._awaited.pop(connection, None)
         self._leaving.pop(connection, None)
         self._asked.pop(connection, None)
 
@@ -388,25 +388,21 @@ class Node:
         """Do what is due; the log of the test begins at this snapshot, perhaps by the test's doing."""
         if earliest is not None and earliest.offset > self.host.status.log_start_offset:
             self.host._components.inbox.put(SnapshotsExpired(oldest_kept=earliest))  # noqa: SLF001
-        connections = self._raft.connections
-        if self._is_idle_ms == self._now_ms and not self._setup.is_strict:
-            connections._backing_off.clear()  # noqa: SLF001
-        asked = dict(connections._in_flight)  # noqa: SLF001
-        if not self._setup.is_strict:
+        is_strict = self._setup.is_strict
+        late = () if is_strict else self._pass_back_offs()
+        if not is_strict:
             self._raft.turns_max = 1
         if self._until_poll is not None:
             self._until_poll(self.now)
             self._until_poll = None
         self.host.on_tick(self.now)
         self.settle()
-        late = {peer_id for peer_id, request in asked.items() if request.deadline_ms <= self._now_ms}
-        late &= connections._backing_off.keys()  # noqa: SLF001
-        if late and not self._setup.is_strict:
-            for peer_id in late:
-                del connections._backing_off[peer_id]  # noqa: SLF001
+        for peer_id in late:
+            self._raft.connections._backing_off.pop(peer_id, None)  # noqa: SLF001
+        if late:
             self.host.on_tick(self.now)
             self.settle()
-        if not self._setup.is_strict:
+        if not is_strict:
             self._raft.turns_max = 0
         leaving, self._leaving = self._leaving, {}
         self._is_idle_ms = None if leaving else self._now_ms
@@ -414,6 +410,24 @@ class Node:
             # The test may have let more time pass than the node waits for an answer: then it asks another node instead.
             if self._awaits(send):
                 self.show(writer)
+
+    def _pass_back_offs(self) -> list[int]:
+        """Let the back-offs pass that Kafka does not wait for; returns the leader whose answer is late.
+
+        Kafka asks another node when its leader's answer is late, as the core does while that backs off.
+        """
+        connections, status = self._raft.connections, self.host.status
+        in_flight = connections._in_flight  # noqa: SLF001 - no event says that time passes at one peer only
+        if self._is_idle_ms == self._now_ms:
+            connections._backing_off.clear()  # noqa: SLF001
+        unsent = {send.peer.id for send, _ in self._leaving.values()}
+        late = [peer_id for peer_id, request in in_flight.items() if request.deadline_ms <= self._now_ms]
+        is_follower = isinstance(self._raft.state, Follower)
+        asked_leader = [each for each in late if is_follower and each == status.leader_id and each not in unsent]
+        for peer_id in set(late) - set(asked_leader):
+            del in_flight[peer_id]
+        self._leaving = {each: kept for each, kept in self._leaving.items() if self._awaits(kept[0])}
+        return asked_leader
 
     def at(self, now_ms: int) -> None:
         """The time of the next call."""
@@ -431,7 +445,7 @@ class Node:
         """The answer to a request of this node; nobody waits for it once the host has closed the connection."""
         self._is_idle_ms = None
         if connection in self._awaited:
-            self._awaited.discard(connection)
+            del self._awaited[connection]
             self.host.on_frame(connection, frame, self.now)
 
     def register(self, number: int) -> None:
@@ -469,6 +483,12 @@ class Node:
         if not accepted:
             raise rejected[0]
         return Offset(accepted[0] + len(values) - 1)
+
+    def resign(self, epoch: Epoch, *, is_at_once: bool) -> None:
+        """Resign in the next poll, or at once where a test reaches behind the client. Errors: UsageError."""
+        if is_at_once:
+            self._raft.turns_max = 1
+        self.host.resign(epoch, self.now)
 
     def shutdown(self, timeout_ms: int) -> None:
         """Leave."""
@@ -520,6 +540,8 @@ class Node:
         while not self._is_stopped:
             if self._ready:
                 self._ready.popleft()()
+            elif self._refused:
+                self._refused.popleft()()
             elif self._wake_ms == AT_ONCE_MS:
                 self._wake_ms = None
                 self.host.on_tick(self.now)
@@ -579,7 +601,8 @@ class Node:
             case AppendBytes():
                 status = self.host.status
                 data = b"".join(bytes(part) for _, part in job.batches)
-                self.show(Writer(Did.APPEND).flag(status.leads).int(status.epoch).bytes(data))
+                did = Did.APPEND_AS_LEADER if status.leads else Did.APPEND
+                self.show(Writer(did).int(status.epoch).bytes(data))
             case effects.WriteElectionState():
                 self._write_election(job.election, job.voters, job.kraft_version)
             case effects.TruncateTo():
@@ -623,15 +646,31 @@ class Node:
     def _answer(self, connection: ConnectionId, data: bytes) -> None:
         number, listener, frame = self._asked.pop(connection)
         self._ready.append(lambda: self.host.on_closed(connection, self.now))
-        epoch = refused_epoch(frame, data)
-        if epoch is not None and self._questions:
-            questions, self._questions = self._questions, {}
-            for asked, question in questions.values():
-                answer = question.answer(epoch)
-                self._ready.append(partial(self.response, asked, answer))
-            self._ready.append(lambda: self.request(number, listener, frame))
-        else:
+        refused = None if self._setup.is_strict else refused_epoch(frame, data)
+        if refused is None:
             self.show(Writer(Did.ANSWER).int(number).bytes(data))
+        else:
+            self._refused.append(lambda: self._confirm(refused, number, listener, frame, data))
+
+    def _confirm(self, refused: Claim, number: int, listener: str, frame: bytes, data: bytes) -> None:
+        """The voter answers the node's question, and repeats its request; without a question the refusal stands."""
+        questions, self._questions = self._questions, {}
+        if refused.sender_id == self.host.status.leader_id:
+            # The leader that the node follows is asked by its Fetch.
+            questions = {
+                connection: header
+                for connection, (header, peer_id) in self._awaited.items()
+                if (header.api_key, peer_id) == (ApiKey.FETCH, refused.sender_id)
+            }
+        if not questions:
+            self.show(Writer(Did.ANSWER).int(number).bytes(data))
+            return
+        config = self._setup.config
+        for connection, header in questions.items():
+            question = Question(header=header, topic_name=config.topic_name, topic_id=config.topic_id)
+            self._leaving.pop(connection, None)
+            self._ready.append(partial(self.response, connection, question.answer(refused)))
+        self._ready.append(lambda: self.request(number, listener, frame))
 
     def _is_answered(self, connection: ConnectionId, header: api.RequestHeader) -> bool:
         answer = None if self._setup.is_strict else confirmed_levels(self._raft, header)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from pykraft.errors import PykraftError
+from pykraft.host import delivery
 from pykraft.host.ports import ConnectionId
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
 from tests.kafka.raft_suite.node import Node, read_setup
@@ -48,7 +49,8 @@ class Clients:
             node.write_status(done, is_poll=False)
             return done.long(NONE)
         node = self._nodes[number]
-        node.at(now_ms)
+        if call in _AT_TIMES:
+            node.at(now_ms)
         if call == Call.CLOSE:
             node.end()
             del self._nodes[number]
@@ -91,6 +93,8 @@ def _snapshot_append(node: Node, reader: Reader) -> None:
     node.snapshot_append(reader.int(), reader.list(reader.bytes))
 
 
+_AT_TIMES: Final = frozenset({Call.POLL, Call.REQUEST, Call.RESPONSE, Call.METRICS, Call.RELEASE})
+"""Calls of a poll, and look-ups. What a test asks in between finds the time of the last poll: nothing expires there."""
 _CALLS: Final[dict[Call, Callable[[Node, Reader], int | None]]] = {
     Call.POLL: _poll,
     Call.REQUEST: _request,
@@ -100,7 +104,7 @@ _CALLS: Final[dict[Call, Callable[[Node, Reader], int | None]]] = {
     Call.RELEASE: lambda node, reader: node.release(reader.int()),
     Call.PROPOSE: _propose,
     Call.SCHEDULE: lambda node, _: node.host.schedule_prepared(node.now),
-    Call.RESIGN: lambda node, reader: node.host.resign(Epoch(reader.int()), node.now),
+    Call.RESIGN: lambda node, reader: node.resign(Epoch(reader.int()), is_at_once=reader.flag()),
     Call.SHUTDOWN: lambda node, reader: node.shutdown(reader.int()),
     Call.UPGRADE: _upgrade,
     Call.SNAPSHOT: lambda node, reader: node.snapshot(_id(reader)),
@@ -113,6 +117,7 @@ _CALLS: Final[dict[Call, Callable[[Node, Reader], int | None]]] = {
 def main(words: Sequence[str]) -> None:
     """The command line; see the module."""
     path, *options = words
+    delivery.PIECE_SIZE_BYTES_MAX = 1  # type: ignore[misc] # each batch alone, as Kafka's log of tests has two at a time
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(path)
         listening.listen()

@@ -66,6 +66,7 @@ class Did(IntEnum):
     LEADER = 14
     LOAD = 15
     STOPPED = 16
+    APPEND_AS_LEADER = 17
 
 
 class Reader:

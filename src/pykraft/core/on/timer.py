@@ -39,6 +39,9 @@ def poll(replica: Replica, now: Instant, turns_max: int = TURNS_MAX) -> None:
     # Most steps have none of what `poll` looks after: a call of each to find that out takes as long as the rest.
     if replica.survey is not None:
         settle_proof(replica, now)
+    if isinstance(replica.state, Leader) and replica.state.change is not None:
+        # First answer a change that has committed: resigning would report its outcome as unknown.
+        end_change(replica, replica.state, now)
     # The next deadline may have expired, too: a resigned leader that becomes Unattached keeps its election deadline.
     for _ in range(turns_max):
         before = replica.state
@@ -76,9 +79,6 @@ def _pass_deadlines(replica: Replica, now: Instant) -> None:
             elif (state.early_deadline_ms or NEVER_MS) <= now.mono_ms and replica.may_campaign:
                 _campaign(replica, now, is_early=True)
         case Leader():
-            # First answer a change that has committed: resigning would report its outcome as unknown.
-            if state.change is not None:
-                end_change(replica, state, now)
             report = _resignation(replica, state, now)
             if report is not None:
                 replica.outbox.add(report)

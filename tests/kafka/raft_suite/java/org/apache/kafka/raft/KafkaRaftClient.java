@@ -7,7 +7,9 @@ import org.apache.kafka.common.errors.InvalidUpdateVersionException;
 import org.apache.kafka.common.errors.RecordBatchTooLargeException;
 import org.apache.kafka.common.feature.SupportedVersionRange;
 import org.apache.kafka.common.memory.MemoryPool;
+import org.apache.kafka.common.message.AddRaftVoterRequestData;
 import org.apache.kafka.common.message.ApiMessageType;
+import org.apache.kafka.common.message.DescribeQuorumResponseData;
 import org.apache.kafka.common.message.EndQuorumEpochRequestData;
 import org.apache.kafka.common.message.FetchRequestData;
 import org.apache.kafka.common.message.FetchResponseData;
@@ -87,6 +89,7 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
     private final String clusterId;
     private final Collection<InetSocketAddress> bootstrapServers;
     private final Endpoints localListeners;
+    private final SupportedVersionRange localVersions;
     private final LogContext logContext;
     private final Random random;
     private final QuorumConfig quorumConfig;
@@ -108,6 +111,7 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
     private ByteBuffer batchBuffer;
     private final Queue<Runnable> postponed = new ArrayDeque<>();
     private boolean isPolling = false;
+    private boolean isTicking = false;
     private int requests = 0;
     private int listenersEver = 0;
     private Throwable problem;
@@ -149,6 +153,7 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
         this.clusterId = clusterId;
         this.bootstrapServers = bootstrapServers;
         this.localListeners = localListeners;
+        this.localVersions = localSupportedKRaftVersion;
         this.logContext = logContext;
         this.random = random;
         this.quorumConfig = quorumConfig;
@@ -163,7 +168,7 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
         this.quorumStateStore = quorumStateStore;
         this.metrics = metrics;
         this.externalMetrics = externalKRaftMetrics;
-        this.quorum = new QuorumState(nodeId, nodeDirectoryId, time, logContext, () -> status, this::resign);
+        this.quorum = new QuorumState(nodeId, nodeDirectoryId, time, logContext, () -> status, localListeners, localVersions, this::resignAtOnce);
         Frame frame = call(PykraftLink.OPEN)
             .number(nodeId.orElse(PykraftLink.NONE))
             .bytes(PykraftStatus.bytes(nodeDirectoryId))
@@ -294,11 +299,13 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
         }
         Optional<OffsetAndEpoch> earliest = log.earliestSnapshotId();
         if (isRunning()) {
+            isTicking = true;
             ask(call(PykraftLink.POLL)
                 .number(earliest.map(OffsetAndEpoch::offset).orElse((long) PykraftLink.NONE))
                 .number(earliest.map(OffsetAndEpoch::epoch).orElse(PykraftLink.NONE))
             );
         }
+        isTicking = false;
         if (!isRunning()) {
             return;
         }
@@ -352,11 +359,15 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
     public void resign(int epoch) {
         requireInitialized();
         try {
-            ask(call(PykraftLink.RESIGN).number(epoch));
+            ask(call(PykraftLink.RESIGN).number(epoch).flag(false));
         } catch (IllegalArgumentException e) {
             throw nodeId.isPresent() ? e : new IllegalStateException(e);
         }
         wakeupIfWanted();
+    }
+
+    private void resignAtOnce(int epoch) {
+        ask(call(PykraftLink.RESIGN).number(epoch).flag(true));
     }
 
     @Override
@@ -413,6 +424,7 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
     private void ask(Frame frame) {
         link.write(frame);
         status = new PykraftStatus(mirror());
+        quorum.updated();
         if (!quorum.isLeader()) {
             releaseBuffer();
         }
@@ -458,7 +470,7 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
                     attempt(() -> mirror(code, values));
                     break;
                 default:
-                    if (isPolling) {
+                    if (isPolling && postponed.isEmpty() && (isTicking || code != PykraftLink.APPEND_AS_LEADER)) {
                         attempt(() -> mirror(code, values));
                     } else {
                         postponed.add(() -> mirror(code, values));
@@ -484,6 +496,7 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
             case "RecordBatchTooLargeError":
                 return new RecordBatchTooLargeException(text);
             case "UsageError":
+            case "ConfigError":
                 return new IllegalArgumentException(text);
             default:
                 return new IllegalStateException(kind + ": " + text);
@@ -493,7 +506,10 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
     private void mirror(int code, Values values) {
         switch (code) {
             case PykraftLink.APPEND:
-                append(values.flag(), values.number(), MemoryRecords.readableRecords(values.bytes()));
+                appendAsFollower(values.number(), MemoryRecords.readableRecords(values.bytes()));
+                break;
+            case PykraftLink.APPEND_AS_LEADER:
+                appendAsLeader(values.number(), MemoryRecords.readableRecords(values.bytes()));
                 break;
             case PykraftLink.FLUSH:
                 log.flush(false);
@@ -543,16 +559,16 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
 
     // ---- The log and the files
 
-    private void append(boolean isLeader, int epoch, MemoryRecords records) {
-        if (isLeader) {
-            for (RecordBatch ignored : records.batches()) {
-                allocateBuffer();
-                releaseBuffer();
-            }
-            log.appendAsLeader(records, epoch);
-        } else {
-            log.appendAsFollower(records, epoch);
+    private void appendAsFollower(int epoch, MemoryRecords records) {
+        log.appendAsFollower(records, epoch);
+    }
+
+    private void appendAsLeader(int epoch, MemoryRecords records) {
+        for (RecordBatch ignored : records.batches()) {
+            allocateBuffer();
+            releaseBuffer();
         }
+        log.appendAsLeader(records, epoch);
     }
 
     /** Java's client encodes each batch in a buffer of the pool; here only the pool sees it. */
@@ -646,8 +662,7 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
     }
 
     private void writeListeners(Frame frame) {
-        List<org.apache.kafka.common.message.AddRaftVoterRequestData.Listener> found =
-            new ArrayList<>(localListeners.toAddVoterRequest());
+        List<AddRaftVoterRequestData.Listener> found = new ArrayList<>(localListeners.toAddVoterRequest());
         frame.list(found, each -> frame.text(each.name()).text(each.host()).number(each.port()));
     }
 
@@ -726,6 +741,14 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
         String topicName = log.topicPartition().topic();
         if (message instanceof FetchRequestData fetch) {
             fetch.topics().forEach(topic -> topic.setTopic(topicName));
+        } else if (message instanceof AddRaftVoterRequestData joining && localListeners.isEmpty()) {
+            joining.setListeners(localListeners.toAddVoterRequest());
+        } else if (message instanceof DescribeQuorumResponseData described) {
+            described.topics().forEach(topic -> topic.partitions().forEach(partition -> {
+                // Tests compare Java's words, which a version of the wire format may lack.
+                Errors error = Errors.forCode(partition.errorCode());
+                partition.setErrorMessage(error == Errors.NONE ? partition.errorMessage() : error.message());
+            }));
         } else if (message instanceof EndQuorumEpochRequestData resigned) {
             resigned.topics().forEach(topic -> topic.partitions().forEach(partition ->
                 partition.setPreferredSuccessors(

@@ -54,6 +54,7 @@ final class PykraftLink {
     static final int LEADER = 14;
     static final int LOAD = 15;
     static final int STOPPED = 16;
+    static final int APPEND_AS_LEADER = 17;
 
     private static PykraftLink shared;
 

@@ -1,6 +1,7 @@
 package org.apache.kafka.raft;
 
 import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.feature.SupportedVersionRange;
 import org.apache.kafka.common.utils.LogContext;
 import org.apache.kafka.common.utils.Time;
 
@@ -19,7 +20,10 @@ public class QuorumState {
     private final Time time;
     private final LogContext logContext;
     private final Supplier<PykraftStatus> status;
+    private final Endpoints localListeners;
+    private final SupportedVersionRange localVersions;
     private final IntConsumer resign;
+    private CandidateState candidate;
 
     QuorumState(
         OptionalInt localId,
@@ -27,6 +31,8 @@ public class QuorumState {
         Time time,
         LogContext logContext,
         Supplier<PykraftStatus> status,
+        Endpoints localListeners,
+        SupportedVersionRange localVersions,
         IntConsumer resign
     ) {
         this.localId = localId;
@@ -34,6 +40,8 @@ public class QuorumState {
         this.time = time;
         this.logContext = logContext;
         this.status = status;
+        this.localListeners = localListeners;
+        this.localVersions = localVersions;
         this.resign = resign;
     }
 
@@ -98,10 +106,9 @@ public class QuorumState {
     }
 
     public VoterSet.VoterNode localVoterNodeOrThrow() {
-        return status.get().voters.voterNodes().stream()
-            .filter(voter -> voter.isVoter(ReplicaKey.of(localIdOrThrow(), localDirectoryId)))
-            .findFirst()
-            .orElseThrow();
+        return VoterSet.VoterNode.of(
+            ReplicaKey.of(localIdOrThrow(), localDirectoryId), localListeners, localVersions
+        );
     }
 
     public boolean isFollower() {
@@ -180,7 +187,7 @@ public class QuorumState {
     public CandidateState candidateStateOrThrow() {
         require(isCandidate());
         PykraftStatus now = status.get();
-        CandidateState found = new CandidateState(
+        candidate = new CandidateState(
             time,
             localIdOrThrow(),
             localDirectoryId,
@@ -190,8 +197,18 @@ public class QuorumState {
             now.electionTimeoutMs,
             logContext
         );
-        now.rejected.forEach(found::recordRejectedVote);
-        return found;
+        updated();
+        return candidate;
+    }
+
+    /** A test may keep the state object of a candidate, and look at it later. */
+    void updated() {
+        if (!isCandidate()) {
+            candidate = null;
+        }
+        if (candidate != null) {
+            status.get().rejected.forEach(candidate::recordRejectedVote);
+        }
     }
 
     private void require(boolean isState) {
