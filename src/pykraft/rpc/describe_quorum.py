@@ -50,9 +50,8 @@ def response_to_wire(message: DescribeQuorumResponse, _version: int, context: Rp
     """The body of an answer; the encoder drops what its version lacks. With an error, numbers are 0, as in Kafka."""
     if message.error:
         words = message.error_message or NOT_THE_LEADER
-        empty = {"current_voters": [], "observers": []}
-        numbers = {"leader_id": 0, "leader_epoch": 0, "high_watermark": 0}
-        partition = {"error_code": message.error, "error_message": words, **numbers, **empty}
+        refused: Body = {"leader_id": 0, "leader_epoch": 0, "high_watermark": 0, "current_voters": [], "observers": []}
+        partition = {"error_code": message.error, "error_message": words, **refused}
         return {"topics": _topics_of(context, message.asked_as, partition), "nodes": []}
     partition = {
         "error_code": message.error,

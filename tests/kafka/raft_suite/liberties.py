@@ -93,11 +93,7 @@ def confirmed_levels(raft: Raft, header: api.RequestHeader) -> bytes | None:
     if header.api_key != ApiKey.API_VERSIONS or not isinstance(state, Leader) or not isinstance(state.change, Update):
         return None
     levels = state.change.voter.kraft_version
-    feature = {
-        "name": KRAFT_VERSION_FEATURE,
-        "min_version": levels.min_version,
-        "max_version": levels.max_version,
-    }
+    feature = {"name": KRAFT_VERSION_FEATURE, "min_version": levels.min_version, "max_version": levels.max_version}
     return encode(header, {"error_code": 0, "api_keys": [], "supported_features": [feature]})
 
 

@@ -1,4 +1,4 @@
-"""One client of Kafka's tests as a pykraft node: its host on a virtual disk, with the network and the clock of the test.
+"""One client of Kafka's tests as a pykraft node: its host on a virtual disk, with the network and clock of the test.
 
 The host is the one that servers run; this module only gives it `Ports`. Connections are made at once, and the other end
 offers the versions that the test's Kafka has. Storage jobs are done at the end of the call that caused them, so each
@@ -12,15 +12,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 from logging import getLogger
-from pathlib import Path
 from random import Random
 from typing import Any, Final, TypeVar
 
-from pykraft.config import LogSettings, NodeConfig, RaftConfig
 from pykraft.core import effects
 from pykraft.core.events import SnapshotsExpired
 from pykraft.core.raft import Raft
@@ -31,14 +27,10 @@ from pykraft.host.metrics import HOST_METRICS
 from pykraft.host.ports import AT_ONCE_MS, ConnectionId
 from pykraft.host.producers import ProposalOutcome, Rejected
 from pykraft.host.snapshots.creation import Loader, NewSnapshot
-from pykraft.log.directory import format_directories
 from pykraft.log.lane import AppendBytes, Job
-from pykraft.log.log import Log
-from pykraft.log.small_files.quorum_state import FILE_NAME, ElectionStore, parse_quorum_state
+from pykraft.log.small_files.quorum_state import FILE_NAME, parse_quorum_state
 from pykraft.protocol import api
-from pykraft.protocol.batch import BatchHeader, read_header
 from pykraft.protocol.messages import ApiKey
-from pykraft.protocol.schema import Versions
 from pykraft.rpc.api_versions import api_key_bodies
 from pykraft.rpc.connection import NEGOTIATION_VERSION
 from pykraft.snapshot.files import checkpoint_path
@@ -51,24 +43,17 @@ from pykraft.types import (
     Endpoint,
     Epoch,
     Instant,
-    Listeners,
     NodeId,
     Offset,
     OffsetAndEpoch,
-    ReplicaKey,
-    Uuid,
     Voter,
-    VoterSet,
 )
-from tests.disks import ScriptedDisk
 from tests.kafka.raft_suite.liberties import Claim, Paced, Question, confirmed_levels, refused_epoch
-from tests.kafka.raft_suite.wire import NONE, Did, Link, Reader, Writer, write_each
+from tests.kafka.raft_suite.setup import Setup, write_disk
+from tests.kafka.raft_suite.wire import Did, Link, Writer, write_each
 
 T = TypeVar("T")
 LOG: Final = getLogger(__name__)
-HOME: Final = Path("/data")
-UNDIALED: Final = Endpoint("localhost", 1)
-"""The listener of a node that has none in the test: ours needs one, and nobody dials it there."""
 LENGTH_SIZE_BYTES: Final = 4
 OFFSETS: Final = frozenset(metric.name for metric in HOST_METRICS if metric.unit == "offset")
 """Metrics that are 64 bits wide."""
@@ -81,7 +66,7 @@ class DrawnByTest(Random):
         super().__init__(0)
         self._link = link
 
-    def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:  # noqa: ARG002 - as the base has it
+    def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
         """See `random.Random.randrange`; only the first form is used."""
         assert stop is None
         return self._link.draw(start)
@@ -113,143 +98,17 @@ class Listener:
         self.registration.hold()
         data = b"".join(bytes(batch.data) for batch in batches)
         self._node.show_committed()
-        self._node.show(Writer(Did.COMMIT).int(self._number).long(batches[0].base_offset).bytes(data))
+        self._node.show(Writer(Did.COMMIT).int32(self._number).int64(batches[0].base_offset).blob(data))
 
     def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
         """See `pykraft.host.delivery.HostListener`."""
-        self._node.show(Writer(Did.LEADER).int(self._number, epoch, leader_id))
+        self._node.show(Writer(Did.LEADER).int32(self._number, epoch, leader_id))
 
     def load(self, reader: SnapshotReader[Any]) -> None:
         """See `pykraft.host.snapshots.creation.Loader`."""
         reader.close()
         found = reader.snapshot_id
-        self._node.show(Writer(Did.LOAD).int(self._number).long(found.offset).int(found.epoch))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setup:
-    """What a client of the test is made of."""
-
-    config: NodeConfig
-    versions: dict[int, Versions]
-    election: tuple[Election, tuple[NodeId, ...], int] | None
-    snapshots: list[tuple[OffsetAndEpoch, bytes]]
-    start_offset: Offset
-    records: bytes
-    is_strict: bool
-    """Without `tests.kafka.raft_suite.liberties`."""
-
-
-def read_setup(reader: Reader, *, is_strict: bool) -> Setup:
-    """The call that opens a client; the shim writes the same fields in the same order."""
-    node_id, directory_id, cluster_id = reader.int(), reader.uuid(), reader.text()
-    topic_name, topic_id, listener = reader.text(), reader.uuid(), reader.text().upper()
-    listeners = reader.listeners()
-    if node_id != NONE and listeners.get(listener) is None:
-        listeners = Listeners(((listener, UNDIALED),))
-    static = reader.list(lambda: (NodeId(reader.int()), reader.endpoint()))
-    bootstrap = reader.list(reader.endpoint)
-    raft = RaftConfig(
-        election_timeout_ms=reader.int(),
-        fetch_timeout_ms=reader.int(),
-        election_backoff_max_ms=reader.int(),
-        append_linger_ms=reader.int(),
-        request_timeout_ms=reader.int(),
-        retry_backoff_ms=reader.int(),
-        fetch_size_bytes_max=reader.int(),
-        fetch_snapshot_size_bytes_max=reader.int(),
-        fetch_wait_ms_max=reader.int(),
-        auto_join=reader.flag() & reader.flag(),
-    )
-    config = NodeConfig(
-        node_id=None if node_id == NONE else NodeId(node_id),
-        cluster_id=cluster_id,
-        directory_id=directory_id,
-        listeners=listeners,
-        advertised_listeners=listeners,
-        controller_listener_names=(listener,),
-        voters=VoterSet.of(
-            Voter(key=ReplicaKey(voter_id), listeners=Listeners(((listener, endpoint),)))
-            for voter_id, endpoint in static
-        ),
-        bootstrap_servers=tuple(bootstrap),
-        log_dir=HOME,
-        topic_name=topic_name,
-        topic_id=topic_id,
-        log=LogSettings(segment_size_bytes=1_048_576, index_size_bytes_max=1_200, scrub_bytes_per_s_max=0),
-        raft=raft,
-    )
-    versions = dict(reader.list(lambda: (reader.int(), Versions(reader.int(), reader.int()))))
-    return Setup(
-        config=config,
-        versions={key: kept for key, kept in versions.items() if key in api.API_VERSIONS},
-        election=_read_election(reader) if reader.flag() else None,
-        snapshots=reader.list(lambda: (_read_id(reader), reader.bytes())),
-        start_offset=Offset(reader.long()),
-        records=reader.bytes(),
-        is_strict=is_strict,
-    )
-
-
-def _read_election(reader: Reader) -> tuple[Election, tuple[NodeId, ...], int]:
-    epoch, leader_id, voted_id, voted_directory_id = reader.int(), reader.int(), reader.int(), reader.uuid()
-    voted = None if voted_id == NONE else ReplicaKey(NodeId(voted_id), _known(voted_directory_id))
-    election = Election(
-        epoch=Epoch(epoch), leader_id=None if leader_id == NONE else NodeId(leader_id), voted=voted
-    )
-    return election, tuple(NodeId(voter) for voter in reader.list(reader.int)), reader.int()
-
-
-def _known(directory_id: Uuid) -> Uuid | None:
-    return None if directory_id == ZERO_UUID else directory_id
-
-
-def _read_id(reader: Reader) -> OffsetAndEpoch:
-    return OffsetAndEpoch(Offset(reader.long()), Epoch(reader.int()))
-
-
-def batches_in(records: bytes) -> list[tuple[BatchHeader, bytes]]:
-    """The batches of these bytes."""
-    found: list[tuple[BatchHeader, bytes]] = []
-    position = 0
-    while position < len(records):
-        header = read_header(records, position)
-        found.append((header, records[position : position + header.size_bytes]))
-        position += header.size_bytes
-    return found
-
-
-def write_disk(setup: Setup, rng: Random) -> ScriptedDisk:
-    """A formatted disk with the files of a replica that had all this before."""
-    config, disk = setup.config, ScriptedDisk()
-    partition = config.partition_directory
-    disk.prepare(config.log_dir)
-    assert config.directory_id is not None
-    if config.node_id is not None:
-        format_directories(
-            disk,
-            [config.log_dir],
-            node_id=config.node_id,
-            cluster_id=config.cluster_id,
-            directory_ids={config.log_dir: config.directory_id},
-            ignore_formatted=False,
-            random_uuid=lambda: Uuid(rng.randbytes(16)),
-        )
-    disk.prepare(partition)
-    for snapshot_id, content in setup.snapshots:
-        disk.write(checkpoint_path(partition, snapshot_id), content)
-    log, _ = Log.open(disk, partition, config=config.log, topic_id=config.topic_id)
-    with closing(log):
-        if setup.start_offset:
-            log.begin_anew_at(setup.start_offset)
-        if batches := batches_in(setup.records):
-            log.append(batches)
-            log.flush()
-    if setup.election is not None:
-        election, voters, level = setup.election
-        with closing(ElectionStore(disk, partition)) as store:
-            store.write(election, voters=voters, kraft_version=level)
-    return disk
+        self._node.show(Writer(Did.LOAD).int32(self._number).int64(found.offset).int32(found.epoch))
 
 
 class Node:
@@ -322,22 +181,22 @@ class Node:
             self._ready.append(lambda: self.host.on_frame(connection, answer, self.now))
         else:
             header = api.decode_request_header(data)
-            contact = self.host._components.peers._by_connection[connection]  # noqa: SLF001 - no frame has the id
+            contact = self.host._components.peers._by_connection[connection]
             peer, send = contact.peer, contact.wanted
             assert send is not None
             self._awaited[connection] = header, peer.id
             if self._is_answered(connection, header):
                 return
-            if self._raft.connections._in_flight[peer.id].is_aside and not self._setup.is_strict:  # noqa: SLF001
+            if self._raft.connections._in_flight[peer.id].is_aside and not self._setup.is_strict:
                 self._questions[connection] = header
                 return
             self._leaving[connection] = (
                 send,
                 Writer(Did.SEND)
-                .int(connection, header.api_key, header.api_version, header.correlation_id, peer.id)
+                .int32(connection, header.api_key, header.api_version, header.correlation_id, peer.id)
                 .text(peer.endpoint.host)
-                .int(peer.endpoint.port)
-                .bytes(data[header.body_position :]),
+                .int32(peer.endpoint.port)
+                .blob(data[header.body_position :]),
             )
 
     def received_size_bytes(self, connection: ConnectionId) -> tuple[int, int]:
@@ -387,7 +246,7 @@ class Node:
     def poll(self, earliest: OffsetAndEpoch | None) -> None:
         """Do what is due; the log of the test begins at this snapshot, perhaps by the test's doing."""
         if earliest is not None and earliest.offset > self.host.status.log_start_offset:
-            self.host._components.inbox.put(SnapshotsExpired(oldest_kept=earliest))  # noqa: SLF001
+            self.host._components.inbox.put(SnapshotsExpired(oldest_kept=earliest))
         is_strict = self._setup.is_strict
         late = () if is_strict else self._pass_back_offs()
         if not is_strict:
@@ -398,7 +257,7 @@ class Node:
         self.host.on_tick(self.now)
         self.settle()
         for peer_id in late:
-            self._raft.connections._backing_off.pop(peer_id, None)  # noqa: SLF001
+            self._raft.connections._backing_off.pop(peer_id, None)
         if late:
             self.host.on_tick(self.now)
             self.settle()
@@ -417,9 +276,9 @@ class Node:
         Kafka asks another node when its leader's answer is late, as the core does while that backs off.
         """
         connections, status = self._raft.connections, self.host.status
-        in_flight = connections._in_flight  # noqa: SLF001 - no event says that time passes at one peer only
+        in_flight = connections._in_flight
         if self._is_idle_ms == self._now_ms:
-            connections._backing_off.clear()  # noqa: SLF001
+            connections._backing_off.clear()
         unsent = {send.peer.id for send, _ in self._leaving.values()}
         late = [peer_id for peer_id, request in in_flight.items() if request.deadline_ms <= self._now_ms]
         is_follower = isinstance(self._raft.state, Follower)
@@ -507,7 +366,10 @@ class Node:
 
     def snapshot(self, snapshot_id: OffsetAndEpoch) -> int | None:
         """Begin a snapshot; returns its number, or None when it is not needed. Errors: why it cannot begin."""
-        begun = self._asked_of(lambda then: self.host.create_snapshot(snapshot_id, Plain(), then))
+        told: list[NewSnapshot | Exception | None] = []
+        self.host.create_snapshot(snapshot_id, Plain(), told.append)
+        self.settle()
+        [begun] = told
         if isinstance(begun, Exception):
             raise begun
         if begun is None:
@@ -518,14 +380,18 @@ class Node:
 
     def snapshot_append(self, number: int, values: list[bytes]) -> None:
         """Errors: those of the writer."""
-        error = self._asked_of(lambda then: self._snapshots[number].append(values, then))
-        if error is not None:
-            raise error
+        told: list[Exception | None] = []
+        self._snapshots[number].append(values, told.append)
+        self.settle()
+        if told[0] is not None:
+            raise told[0]
 
     def snapshot_freeze(self, number: int) -> int:
         """Its size in bytes; the shim gets it whole. Errors: those of the writer."""
-        made = self._snapshots[number]
-        size_bytes = self._asked_of(made.freeze)
+        made, told = self._snapshots[number], list[int | Exception]()
+        made.freeze(told.append)
+        self.settle()
+        [size_bytes] = told
         if isinstance(size_bytes, Exception):
             raise size_bytes
         self._keep(made.snapshot_id)
@@ -568,31 +434,31 @@ class Node:
         if is_poll:
             self._told_wake_ms = self._wake_ms
         timeout_ms = None if self._wake_ms is None else max(0, self._wake_ms - self._now_ms)
-        writer.flag(wants and not is_poll).long(timeout_ms)
+        writer.flag(wants and not is_poll).int64(timeout_ms)
         writer.flag(not self._is_stopped).flag(self._is_leaving).flag(raft.voter_history.ignores_static)
-        writer.text(type(state).__name__).int(status.epoch, status.leader_id)
-        writer.long(status.high_watermark, status.log_end_offset)
-        writer.int(status.kraft_version)
+        writer.text(type(state).__name__).int32(status.epoch, status.leader_id)
+        writer.int64(status.high_watermark, status.log_end_offset)
+        writer.int32(status.kraft_version)
         writer.flag(status.voted is not None)
         if status.voted is not None:
-            writer.int(status.voted.id).bytes(status.voted.directory_id or ZERO_UUID)
+            writer.int32(status.voted.id).blob(status.voted.directory_id or ZERO_UUID)
         write_each(writer, status.voters.voters, lambda voter: _write_voter(writer, voter))
         deadline_ms = getattr(state, "election_deadline_ms", None)
-        writer.long(None if deadline_ms is None else max(0, deadline_ms - self._now_ms))
+        writer.int64(None if deadline_ms is None else max(0, deadline_ms - self._now_ms))
         rejected = sorted(state.tally.rejected) if isinstance(state, Candidate) else []
-        write_each(writer, rejected, writer.int)
+        write_each(writer, rejected, writer.int32)
         write_each(writer, [] if self._is_stopped else self.host.metrics(self.now), writer.text)
 
     def write_metrics(self, writer: Writer) -> None:
         """The metrics by name."""
         found = self.host.metrics(self.now)
-        writer.int(len(found))
+        writer.int32(len(found))
         for name, value in found.items():
             writer.text(name)
             if isinstance(value, str):
                 writer.code(0).text(value)
             elif isinstance(value, int):
-                writer.code(2 if name in OFFSETS else 1).long(value)
+                writer.code(2 if name in OFFSETS else 1).int64(value)
             else:
                 writer.code(3).double(value)
 
@@ -602,18 +468,18 @@ class Node:
                 status = self.host.status
                 data = b"".join(bytes(part) for _, part in job.batches)
                 did = Did.APPEND_AS_LEADER if status.leads else Did.APPEND
-                self.show(Writer(did).int(status.epoch).bytes(data))
+                self.show(Writer(did).int32(status.epoch).blob(data))
             case effects.WriteElectionState():
                 self._write_election(job.election, job.voters, job.kraft_version)
             case effects.TruncateTo():
-                self.show(Writer(Did.TRUNCATE).long(job.end_offset))
+                self.show(Writer(Did.TRUNCATE).int64(job.end_offset))
             case effects.InstallSnapshot():
                 self._keep(job.snapshot_id)
                 self.show(Writer(Did.TRUNCATE_TO_SNAPSHOT))
             case effects.MoveLogStart():
                 self.show_committed()
                 found = job.snapshot_id
-                self.show(Writer(Did.LOG_START).long(found.offset).int(found.epoch))
+                self.show(Writer(Did.LOG_START).int64(found.offset).int32(found.epoch))
             case _:
                 pass
 
@@ -622,7 +488,7 @@ class Node:
         status = self.host.status
         if status.committed_end_offset != self._told_committed:
             self._told_committed = status.committed_end_offset
-            self._link.write(Writer(Did.HIGH_WATERMARK).long(status.committed_end_offset))
+            self._link.write(Writer(Did.HIGH_WATERMARK).int64(status.committed_end_offset))
 
     def _report_election(self) -> None:
         path = self._setup.config.partition_directory / FILE_NAME
@@ -631,24 +497,22 @@ class Node:
             self._write_election(stored.election, stored.voters, stored.data_version)
 
     def _write_election(self, election: Election, voters: Sequence[NodeId], level: int) -> None:
-        writer = Writer(Did.ELECTION).int(election.epoch, election.leader_id)
+        writer = Writer(Did.ELECTION).int32(election.epoch, election.leader_id)
         voted = election.voted
-        writer.int(None if voted is None else voted.id)
-        writer.bytes(ZERO_UUID if voted is None else voted.directory_id or ZERO_UUID)
-        self.show(write_each(writer, voters, writer.int).int(level))
+        writer.int32(None if voted is None else voted.id)
+        writer.blob(ZERO_UUID if voted is None else voted.directory_id or ZERO_UUID)
+        self.show(write_each(writer, voters, writer.int32).int32(level))
 
     def _keep(self, snapshot_id: OffsetAndEpoch) -> None:
         content = self._disk.read(checkpoint_path(self._setup.config.partition_directory, snapshot_id))
-        self.show(
-            Writer(Did.KEEP_SNAPSHOT).long(snapshot_id.offset).int(snapshot_id.epoch).bytes(content)
-        )
+        self.show(Writer(Did.KEEP_SNAPSHOT).int64(snapshot_id.offset).int32(snapshot_id.epoch).blob(content))
 
     def _answer(self, connection: ConnectionId, data: bytes) -> None:
         number, listener, frame = self._asked.pop(connection)
         self._ready.append(lambda: self.host.on_closed(connection, self.now))
         refused = None if self._setup.is_strict else refused_epoch(frame, data)
         if refused is None:
-            self.show(Writer(Did.ANSWER).int(number).bytes(data))
+            self.show(Writer(Did.ANSWER).int32(number).blob(data))
         else:
             self._refused.append(lambda: self._confirm(refused, number, listener, frame, data))
 
@@ -663,7 +527,7 @@ class Node:
                 if (header.api_key, peer_id) == (ApiKey.FETCH, refused.sender_id)
             }
         if not questions:
-            self.show(Writer(Did.ANSWER).int(number).bytes(data))
+            self.show(Writer(Did.ANSWER).int32(number).blob(data))
             return
         config = self._setup.config
         for connection, header in questions.items():
@@ -681,26 +545,19 @@ class Node:
     def _perform(self) -> None:
         jobs, self._jobs = self._jobs, []
         io = self.host.lane.perform(jobs)
-        if any(isinstance(job, AppendBytes) for job in jobs) and not self.host.lane._unsynced_size_bytes:  # noqa: SLF001
+        if any(isinstance(job, AppendBytes) for job in jobs) and not self.host.lane._unsynced_size_bytes:
             self.show(Writer(Did.FLUSH))
         self.host.on_io(io, self.now)
 
     def _awaits(self, send: effects.Send) -> bool:
-        request = self._raft.connections._in_flight.get(send.peer.id)  # noqa: SLF001 - no port says so
+        request = self._raft.connections._in_flight.get(send.peer.id)
         return request is not None and request.correlation_id == send.correlation_id
 
     def _new_connection(self) -> ConnectionId:
         connection, self._next_connection = ConnectionId(self._next_connection), self._next_connection + 1
         return connection
 
-    def _asked_of(self, ask: Callable[[Callable[[T], None]], None]) -> T:
-        """The outcome of something that the bulk lane does."""
-        told: list[T] = []
-        ask(told.append)
-        self.settle()
-        return told[0]
-
 
 def _write_voter(writer: Writer, voter: Voter) -> None:
-    writer.int(voter.key.id).bytes(voter.key.directory_id or ZERO_UUID).listeners(voter.listeners or NO_LISTENERS)
-    writer.int(voter.kraft_version.min_version, voter.kraft_version.max_version)
+    writer.int32(voter.key.id).blob(voter.key.directory_id or ZERO_UUID).listeners(voter.listeners or NO_LISTENERS)
+    writer.int32(voter.kraft_version.min_version, voter.kraft_version.max_version)

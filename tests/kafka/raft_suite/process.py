@@ -17,7 +17,8 @@ from pykraft.errors import PykraftError
 from pykraft.host import delivery
 from pykraft.host.ports import ConnectionId
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
-from tests.kafka.raft_suite.node import Node, read_setup
+from tests.kafka.raft_suite.node import Node
+from tests.kafka.raft_suite.setup import read_setup
 from tests.kafka.raft_suite.wire import NONE, Call, Did, Link, Reader, Writer
 
 
@@ -41,13 +42,13 @@ class Clients:
                 self._link.write(Writer(Did.FAILED).text(type(error).__name__).text(repr(error)))
 
     def _carry_out(self, reader: Reader) -> Writer:
-        call, number, now_ms = Call(reader.byte()), reader.int(), reader.long()
+        call, number, now_ms = Call(reader.byte()), reader.int32(), reader.int64()
         done = Writer(Did.DONE)
         if call == Call.OPEN:
             self._nodes[number] = node = Node(self._link, read_setup(reader, is_strict=self._is_strict), now_ms)
             node.settle()
             node.write_status(done, is_poll=False)
-            return done.long(NONE)
+            return done.int64(NONE)
         node = self._nodes[number]
         if call in _AT_TIMES:
             node.at(now_ms)
@@ -61,11 +62,11 @@ class Clients:
         result = _CALLS[call](node, reader)
         node.settle()
         node.write_status(done, is_poll=call == Call.POLL)
-        return done.long(result)
+        return done.int64(result)
 
 
 def _id(reader: Reader) -> OffsetAndEpoch:
-    return OffsetAndEpoch(Offset(reader.long()), Epoch(reader.int()))
+    return OffsetAndEpoch(Offset(reader.int64()), Epoch(reader.int32()))
 
 
 def _poll(node: Node, reader: Reader) -> None:
@@ -74,23 +75,23 @@ def _poll(node: Node, reader: Reader) -> None:
 
 
 def _request(node: Node, reader: Reader) -> None:
-    node.request(reader.int(), reader.text(), reader.bytes())
+    node.request(reader.int32(), reader.text(), reader.blob())
 
 
 def _response(node: Node, reader: Reader) -> None:
-    node.response(ConnectionId(reader.int()), reader.bytes())
+    node.response(ConnectionId(reader.int32()), reader.blob())
 
 
 def _propose(node: Node, reader: Reader) -> int:
-    return node.propose(Epoch(reader.int()), reader.list(reader.bytes))
+    return node.propose(Epoch(reader.int32()), reader.many(reader.blob))
 
 
 def _upgrade(node: Node, reader: Reader) -> None:
-    node.upgrade(Epoch(reader.int()), reader.int(), validate_only=reader.flag())
+    node.upgrade(Epoch(reader.int32()), reader.int32(), validate_only=reader.flag())
 
 
 def _snapshot_append(node: Node, reader: Reader) -> None:
-    node.snapshot_append(reader.int(), reader.list(reader.bytes))
+    node.snapshot_append(reader.int32(), reader.many(reader.blob))
 
 
 _AT_TIMES: Final = frozenset({Call.POLL, Call.REQUEST, Call.RESPONSE, Call.METRICS, Call.RELEASE})
@@ -99,18 +100,18 @@ _CALLS: Final[dict[Call, Callable[[Node, Reader], int | None]]] = {
     Call.POLL: _poll,
     Call.REQUEST: _request,
     Call.RESPONSE: _response,
-    Call.REGISTER: lambda node, reader: node.register(reader.int()),
-    Call.UNREGISTER: lambda node, reader: node.unregister(reader.int()),
-    Call.RELEASE: lambda node, reader: node.release(reader.int()),
+    Call.REGISTER: lambda node, reader: node.register(reader.int32()),
+    Call.UNREGISTER: lambda node, reader: node.unregister(reader.int32()),
+    Call.RELEASE: lambda node, reader: node.release(reader.int32()),
     Call.PROPOSE: _propose,
     Call.SCHEDULE: lambda node, _: node.host.schedule_prepared(node.now),
-    Call.RESIGN: lambda node, reader: node.resign(Epoch(reader.int()), is_at_once=reader.flag()),
-    Call.SHUTDOWN: lambda node, reader: node.shutdown(reader.int()),
+    Call.RESIGN: lambda node, reader: node.resign(Epoch(reader.int32()), is_at_once=reader.flag()),
+    Call.SHUTDOWN: lambda node, reader: node.shutdown(reader.int32()),
     Call.UPGRADE: _upgrade,
     Call.SNAPSHOT: lambda node, reader: node.snapshot(_id(reader)),
     Call.SNAPSHOT_APPEND: _snapshot_append,
-    Call.SNAPSHOT_FREEZE: lambda node, reader: node.snapshot_freeze(reader.int()),
-    Call.SNAPSHOT_CLOSE: lambda node, reader: node.snapshot_close(reader.int()),
+    Call.SNAPSHOT_FREEZE: lambda node, reader: node.snapshot_freeze(reader.int32()),
+    Call.SNAPSHOT_CLOSE: lambda node, reader: node.snapshot_close(reader.int32()),
 }
 
 

@@ -9,7 +9,6 @@ within a call. Invariant: a frame is used up by its reader.
 
 from __future__ import annotations
 
-import builtins
 import struct
 from collections.abc import Callable, Iterable
 from enum import IntEnum
@@ -87,31 +86,31 @@ class Reader:
     def flag(self) -> bool:
         return bool(self.byte())
 
-    def int(self) -> int:
+    def int32(self) -> int:
         return self._take(_INT)
 
-    def long(self) -> int:
+    def int64(self) -> int:
         return self._take(_LONG)
 
-    def bytes(self) -> bytes:
-        size_bytes = self.int()
+    def blob(self) -> bytes:
+        size_bytes = self.int32()
         self._at += size_bytes
         return self._frame[self._at - size_bytes : self._at]
 
     def text(self) -> str:
-        return self.bytes().decode()
+        return self.blob().decode()
 
     def uuid(self) -> Uuid:
-        return Uuid(self.bytes())
+        return Uuid(self.blob())
 
-    def list(self, read: Callable[[], T]) -> list[T]:
-        return [read() for _ in range(self.int())]
+    def many(self, read: Callable[[], T]) -> list[T]:
+        return [read() for _ in range(self.int32())]
 
     def endpoint(self) -> Endpoint:
-        return Endpoint(self.text(), self.int())
+        return Endpoint(self.text(), self.int32())
 
     def listeners(self) -> Listeners:
-        return Listeners(tuple(self.list(lambda: (self.text().upper(), self.endpoint()))))
+        return Listeners(tuple(self.many(lambda: (self.text().upper(), self.endpoint()))))
 
 
 class Writer:
@@ -124,15 +123,15 @@ class Writer:
         self._parts.append(_BYTE.pack(bool(value)))
         return self
 
-    def code(self, value: builtins.int) -> Writer:
+    def code(self, value: int) -> Writer:
         self._parts.append(_BYTE.pack(value))
         return self
 
-    def int(self, *values: builtins.int | None) -> Writer:
+    def int32(self, *values: int | None) -> Writer:
         self._parts += [_INT.pack(NONE if value is None else value) for value in values]
         return self
 
-    def long(self, *values: builtins.int | None) -> Writer:
+    def int64(self, *values: int | None) -> Writer:
         self._parts += [_LONG.pack(NONE if value is None else value) for value in values]
         return self
 
@@ -140,17 +139,17 @@ class Writer:
         self._parts.append(struct.pack(">d", value))
         return self
 
-    def bytes(self, value: Buffer) -> Writer:
+    def blob(self, value: Buffer) -> Writer:
         self._parts += [_INT.pack(len(value)), value]
         return self
 
     def text(self, value: str) -> Writer:
-        return self.bytes(value.encode())
+        return self.blob(value.encode())
 
     def listeners(self, listeners: Listeners) -> Writer:
-        self.int(len(listeners))
+        self.int32(len(listeners))
         for name, endpoint in listeners:
-            self.text(name).text(endpoint.host).int(endpoint.port)
+            self.text(name).text(endpoint.host).int32(endpoint.port)
         return self
 
     def frame(self) -> bytes:
@@ -180,10 +179,10 @@ class Link:
 
     def draw(self, bound: int) -> int:
         """A random number below the bound, from the test's generator."""
-        self.write(Writer(Did.DRAW).int(bound))
+        self.write(Writer(Did.DRAW).int32(bound))
         reader = self.read()
         assert reader is not None, "the shim answers a draw"
-        return reader.int()
+        return reader.int32()
 
     def _flush(self) -> None:
         frames, self._waiting = self._waiting, []
@@ -194,7 +193,7 @@ class Link:
 def write_each(writer: Writer, values: Iterable[T], write: Callable[[T], object]) -> Writer:
     """A list: its count, and each value by ``write``."""
     kept = list(values)
-    writer.int(len(kept))
+    writer.int32(len(kept))
     for value in kept:
         write(value)
     return writer
