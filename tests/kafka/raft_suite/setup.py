@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from pykraft.config import LogSettings, NodeConfig, RaftConfig
+from pykraft.config import METADATA_TOPIC_NAME, LogSettings, NodeConfig, RaftConfig
 from pykraft.log.directory import format_directories
 from pykraft.log.log import Log
 from pykraft.log.small_files.quorum_state import ElectionStore
@@ -88,7 +88,8 @@ def read_setup(reader: Reader, *, is_strict: bool) -> Setup:
         ),
         bootstrap_servers=tuple(bootstrap),
         log_dir=HOME,
-        topic_name=topic_name,
+        # With Kafka's own name a node of ours only observes. No wire format tells it to another program here.
+        topic_name=f"a-{topic_name.strip('_')}" if topic_name == METADATA_TOPIC_NAME else topic_name,
         topic_id=topic_id,
         log=LogSettings(segment_size_bytes=1_048_576, index_size_bytes_max=1_200, scrub_bytes_per_s_max=0),
         raft=raft,

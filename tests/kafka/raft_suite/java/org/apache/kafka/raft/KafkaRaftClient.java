@@ -95,7 +95,7 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
     private final QuorumConfig quorumConfig;
 
     private final PykraftLink link = PykraftLink.shared();
-    private final int number = link.newClient();
+    private final int number = link.newClient(this);
     private final Map<Integer, RaftRequest.Inbound> asked = new HashMap<>();
     private final Map<Integer, Sent> sent = new HashMap<>();
     private final Map<Integer, Listener<T>> listeners = new HashMap<>();
@@ -108,8 +108,11 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
     private ExternalKRaftMetrics externalMetrics;
     private QuorumState quorum;
     private PykraftStatus status;
+    /** Of the log that tests see: it follows what is postponed. */
+    private OptionalLong highWatermark = OptionalLong.empty();
     private ByteBuffer batchBuffer;
     private final Queue<Runnable> postponed = new ArrayDeque<>();
+    private final Queue<Runnable> callbacks = new ArrayDeque<>();
     private boolean isPolling = false;
     private boolean isTicking = false;
     private int requests = 0;
@@ -168,7 +171,7 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
         this.quorumStateStore = quorumStateStore;
         this.metrics = metrics;
         this.externalMetrics = externalKRaftMetrics;
-        this.quorum = new QuorumState(nodeId, nodeDirectoryId, time, logContext, () -> status, localListeners, localVersions, this::resignAtOnce);
+        this.quorum = new QuorumState(nodeId, nodeDirectoryId, time, logContext, () -> status, this::highWatermark, localListeners, localVersions, this::resignAtOnce);
         Frame frame = call(PykraftLink.OPEN)
             .number(nodeId.orElse(PykraftLink.NONE))
             .bytes(PykraftStatus.bytes(nodeDirectoryId))
@@ -239,7 +242,7 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
 
     @Override
     public OptionalLong highWatermark() {
-        return status == null ? OptionalLong.empty() : status.highWatermark;
+        return highWatermark;
     }
 
     @Override
@@ -297,6 +300,7 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
         for (Runnable next = postponed.poll(); next != null; next = postponed.poll()) {
             next.run();
         }
+        highWatermark = status.highWatermark;
         Optional<OffsetAndEpoch> earliest = log.earliestSnapshotId();
         if (isRunning()) {
             isTicking = true;
@@ -307,6 +311,7 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
         }
         isTicking = false;
         if (!isRunning()) {
+            tellListeners();
             return;
         }
         RaftMessage message = messageQueue.poll(status.timeoutMs.orElse(Long.MAX_VALUE));
@@ -318,10 +323,20 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
         for (Runnable next = registrations.poll(); next != null; next = registrations.poll()) {
             next.run();
         }
-        for (Integer next = released.poll(); next != null; next = released.poll()) {
-            ask(call(PykraftLink.RELEASE).number(next));
-        }
+        tellListeners();
         updateMetrics();
+    }
+
+    /** At the end of a poll, since listeners call the client. */
+    private void tellListeners() {
+        while (!callbacks.isEmpty() || !released.isEmpty()) {
+            for (Runnable next = callbacks.poll(); next != null; next = callbacks.poll()) {
+                next.run();
+            }
+            for (Integer next = released.poll(); next != null; next = released.poll()) {
+                ask(call(PykraftLink.RELEASE).number(next));
+            }
+        }
     }
 
     @Override
@@ -422,9 +437,16 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
     }
 
     private void ask(Frame frame) {
+        for (Integer gone = link.nextGone(); gone != null; gone = link.nextGone()) {
+            link.write(new Frame().code(PykraftLink.CLOSE).number(gone).number(time.milliseconds()));
+            mirror();
+        }
         link.write(frame);
         status = new PykraftStatus(mirror());
         quorum.updated();
+        if (postponed.isEmpty() || status.highWatermark.isEmpty()) {
+            highWatermark = status.highWatermark;
+        }
         if (!quorum.isLeader()) {
             releaseBuffer();
         }
@@ -539,18 +561,18 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
                 answer(asked.remove(values.number()), values.bytes());
                 break;
             case PykraftLink.COMMIT:
-                commit(values.number(), values.large(), MemoryRecords.readableRecords(values.bytes()));
+                callbacks.add(() ->
+                    commit(values.number(), values.large(), MemoryRecords.readableRecords(values.bytes()))
+                );
                 break;
             case PykraftLink.LEADER:
-                Listener<T> told = listeners.get(values.number());
-                int epoch = values.number();
-                told.handleLeaderChange(new LeaderAndEpoch(PykraftStatus.optional(values.number()), epoch));
+                callbacks.add(() -> changeLeader(values.number(), values.number(), values.number()));
                 break;
             case PykraftLink.LOAD:
-                load(values.number(), new OffsetAndEpoch(values.large(), values.number()));
+                callbacks.add(() -> load(values.number(), new OffsetAndEpoch(values.large(), values.number())));
                 break;
             case PykraftLink.STOPPED:
-                stopped(values.flag(), values.text());
+                callbacks.add(() -> stopped(values.flag(), values.text()));
                 break;
             default:
                 throw new IllegalStateException("The node did what the shim does not know: " + code);
@@ -782,6 +804,10 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
             true,
             logContext
         ));
+    }
+
+    private void changeLeader(int listener, int epoch, int leaderId) {
+        listeners.get(listener).handleLeaderChange(new LeaderAndEpoch(PykraftStatus.optional(leaderId), epoch));
     }
 
     private void load(int listener, OffsetAndEpoch snapshotId) {

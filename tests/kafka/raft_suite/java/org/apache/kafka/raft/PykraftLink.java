@@ -11,7 +11,10 @@ import java.nio.ByteBuffer;
 import java.nio.channels.Channels;
 import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
+import java.lang.ref.Cleaner;
 import java.util.List;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.function.Consumer;
 
 /** The connection to the Python process that runs all clients of this JVM; one call at a time, in frames. */
@@ -56,10 +59,12 @@ final class PykraftLink {
     static final int STOPPED = 16;
     static final int APPEND_AS_LEADER = 17;
 
+    private static final Cleaner CLEANER = Cleaner.create();
     private static PykraftLink shared;
 
     private final DataInputStream in;
     private final DataOutputStream out;
+    private final Queue<Integer> gone = new ConcurrentLinkedQueue<>();
     private int clients = 0;
 
     private PykraftLink(SocketChannel channel) {
@@ -81,8 +86,17 @@ final class PykraftLink {
         return shared;
     }
 
-    int newClient() {
-        return clients++;
+    /** The number of a new client; when nobody holds it any more, its node ends. */
+    int newClient(Object client) {
+        int number = clients++;
+        Queue<Integer> to = gone;
+        CLEANER.register(client, () -> to.add(number));
+        return number;
+    }
+
+    /** The number of a client that nobody holds any more; null without one. */
+    Integer nextGone() {
+        return gone.poll();
     }
 
     void write(Frame frame) {

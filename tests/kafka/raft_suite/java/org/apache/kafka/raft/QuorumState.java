@@ -8,6 +8,7 @@ import org.apache.kafka.common.utils.Time;
 import java.util.List;
 import java.util.Optional;
 import java.util.OptionalInt;
+import java.util.OptionalLong;
 import java.util.function.IntConsumer;
 import java.util.function.Supplier;
 
@@ -20,6 +21,7 @@ public class QuorumState {
     private final Time time;
     private final LogContext logContext;
     private final Supplier<PykraftStatus> status;
+    private final Supplier<OptionalLong> highWatermark;
     private final Endpoints localListeners;
     private final SupportedVersionRange localVersions;
     private final IntConsumer resign;
@@ -31,6 +33,7 @@ public class QuorumState {
         Time time,
         LogContext logContext,
         Supplier<PykraftStatus> status,
+        Supplier<OptionalLong> highWatermark,
         Endpoints localListeners,
         SupportedVersionRange localVersions,
         IntConsumer resign
@@ -40,6 +43,7 @@ public class QuorumState {
         this.time = time;
         this.logContext = logContext;
         this.status = status;
+        this.highWatermark = highWatermark;
         this.localListeners = localListeners;
         this.localVersions = localVersions;
         this.resign = resign;
@@ -86,7 +90,7 @@ public class QuorumState {
     }
 
     public Optional<LogOffsetMetadata> highWatermark() {
-        return status.get().highWatermark.stream().mapToObj(LogOffsetMetadata::new).findFirst();
+        return highWatermark.get().stream().mapToObj(LogOffsetMetadata::new).findFirst();
     }
 
     public boolean isVoter() {
