@@ -23,7 +23,7 @@ from pykraft.config import (
 )
 from pykraft.config.properties import node_config
 from pykraft.errors import ConfigError
-from pykraft.types import Endpoint, Listeners, NodeId, ReplicaKey, Uuid, Voter, VoterSet
+from pykraft.types import ZERO_UUID, Endpoint, Listeners, NodeId, ReplicaKey, Uuid, Voter, VoterSet
 
 LISTENERS = Listeners((("CONTROLLER", Endpoint("localhost", 9_093)), ("CLIENT", Endpoint("localhost", 9_092))))
 NODE = NodeConfig(
@@ -90,6 +90,11 @@ def test_the_first_controller_listener_is_dialed() -> None:
 
 def test_the_partition_has_a_directory_of_its_own() -> None:
     assert NODE.partition_directory == Path("logs/__raft_performance_test-0")
+
+
+def test_the_directory_id_zero_stands_for_an_unknown_one() -> None:
+    with pytest.raises(ConfigError, match="directory.id"):
+        replace(NODE, directory_id=ZERO_UUID)
 
 
 def test_kafkas_metadata_is_only_observed() -> None:

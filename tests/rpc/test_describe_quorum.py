@@ -50,6 +50,16 @@ def test_an_error_with_its_message() -> None:
     assert replied(KEY, 1, message) == replace(message, error_message=None)
 
 
+def test_a_node_that_does_not_lead_says_so_and_its_numbers_are_0() -> None:
+    header = RequestHeader(KEY, 2, 1, None, 0)
+    raw = b"".join(codec.encode_answer(header, DescribeQuorumResponse(error=6), CONTEXT))
+    [topic] = decode_response(KEY, 2, raw)[1]["topics"]
+    [partition] = topic["partitions"]
+    assert "does not lead" in partition["error_message"]
+    assert {partition[key] for key in ("leader_id", "leader_epoch", "high_watermark")} == {0}
+    assert (partition["current_voters"], partition["observers"]) == ([], [])
+
+
 def test_anything_but_our_one_partition_is_unknown_in_every_partition_it_names() -> None:
     (topic,) = body_of(DescribeQuorumRequest(), 2)["topics"]
     other = {"topic_name": "t", "partitions": [{"partition_index": 0}, {"partition_index": 7}]}

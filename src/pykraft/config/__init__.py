@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from pykraft.errors import ConfigError
-from pykraft.types import Endpoint, Listeners, NodeId, Uuid, VoterSet
+from pykraft.types import ZERO_UUID, Endpoint, Listeners, NodeId, Uuid, VoterSet
 
 INT32_MAX = 2**31 - 1
 INT64_MIN = -(2**63)
@@ -220,6 +220,8 @@ class NodeConfig:
 
     def __post_init__(self) -> None:
         _check(self, NODE_NUMBERS)
+        if self.directory_id == ZERO_UUID:
+            raise ConfigError("directory.id", "zero", "an id other than zero, which stands for an unknown one")
         if not self.may_vote and self.node_id in self.voters.ids:
             raise ConfigError("controller.quorum.voters", f"{self.node_id}@…", _OBSERVES)
         if not self.may_vote and self.raft.auto_join:

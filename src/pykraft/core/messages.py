@@ -228,12 +228,16 @@ class ChangeVoterResponse:
 
 @value(frozen=True, slots=True, kw_only=True)
 class UpdateVoterRequest:
-    """UpdateRaftVoter: a voter tells the leader its listeners and supported levels (KIP-853)."""
+    """UpdateRaftVoter: a voter tells the leader its listeners and supported levels (KIP-853).
+
+    ``error``: it must be refused, by an answer that names the leader.
+    """
 
     epoch: types.Epoch
     voter: types.ReplicaKey
     listeners: types.Listeners
     kraft_version: types.VersionRange
+    error: int = 0
 
 
 @value(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,8 @@ repeat it in the answer. The request has no cluster id. Without an error the mes
 Source: KIP-595 §DescribeQuorum, KIP-836, KIP-853; Kafka's DescribeQuorumRequest and DescribeQuorumResponse.
 """
 
+from typing import Final
+
 from pykraft.config import METADATA_TOPIC_NAME
 from pykraft.core.messages import DescribedReplica, DescribeQuorumRequest, DescribeQuorumResponse, TopLevelError
 from pykraft.errors import ErrorCode
@@ -14,6 +16,8 @@ from pykraft.protocol.schema import Body
 from pykraft.rpc import parts
 from pykraft.rpc.context import Refusal, RpcContext
 from pykraft.types import Epoch, NodeId, Offset, ReplicaKey, Voter
+
+NOT_THE_LEADER: Final = "only the leader of the quorum answers this, and this node does not lead it"
 
 
 def request_to_wire(message: DescribeQuorumRequest, _version: int, context: RpcContext) -> Body:
@@ -43,7 +47,12 @@ def request_from_wire(body: Body, context: RpcContext) -> DescribeQuorumRequest 
 
 
 def response_to_wire(message: DescribeQuorumResponse, _version: int, context: RpcContext) -> Body:
-    """The body of an answer; the encoder drops what its version lacks."""
+    """The body of an answer; the encoder drops what its version lacks. With an error, numbers are 0, as in Kafka."""
+    if message.error:
+        words = message.error_message or NOT_THE_LEADER
+        refused: Body = {"leader_id": 0, "leader_epoch": 0, "high_watermark": 0, "current_voters": [], "observers": []}
+        partition = {"error_code": message.error, "error_message": words, **refused}
+        return {"topics": _topics_of(context, message.asked_as, partition), "nodes": []}
     partition = {
         "error_code": message.error,
         "error_message": message.error_message or "",
@@ -66,6 +75,8 @@ def response_from_wire(body: Body, context: RpcContext) -> DescribeQuorumRespons
     if isinstance(partition, TopLevelError):
         return partition
     high_watermark = partition["high_watermark"]
+    if partition["error_code"]:
+        return DescribeQuorumResponse(error=partition["error_code"], error_message=partition["error_message"] or None)
     nodes = (
         Voter(key=ReplicaKey(NodeId(node["node_id"])), listeners=parts.listeners_of(node["listeners"]))
         for node in body["nodes"]

@@ -6,9 +6,10 @@ Source: KIP-853 §UpdateRaftVoter; Kafka's RaftUtil.
 """
 
 from pykraft.core.messages import UpdateVoterRequest, UpdateVoterResponse
+from pykraft.errors import ErrorCode
 from pykraft.protocol.schema import Body
 from pykraft.rpc import parts
-from pykraft.rpc.context import Refusal, RpcContext
+from pykraft.rpc.context import RpcContext
 from pykraft.types import NO_LISTENERS, Epoch, VersionRange
 
 
@@ -26,14 +27,16 @@ def request_to_wire(message: UpdateVoterRequest, _version: int, context: RpcCont
     }
 
 
-def request_from_wire(body: Body, context: RpcContext) -> UpdateVoterRequest | Refusal:
-    """A request for the core, or INCONSISTENT_CLUSTER_ID."""
+def request_from_wire(body: Body, context: RpcContext) -> UpdateVoterRequest:
+    """A request for the core, which refuses that of another cluster: the answer names the leader."""
     feature = body["kraft_version_feature"]
-    return parts.wrong_cluster(body, context) or UpdateVoterRequest(
+    refusal = parts.wrong_cluster(body, context)
+    return UpdateVoterRequest(
         epoch=Epoch(body["current_leader_epoch"]),
         voter=parts.replica_key(body["voter_id"], body["voter_directory_id"]),
         listeners=parts.listeners_of(body["listeners"]),
         kraft_version=VersionRange(feature["min_supported_version"], feature["max_supported_version"]),
+        error=refusal.error if refusal else ErrorCode.NONE,
     )
 
 

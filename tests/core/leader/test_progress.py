@@ -120,6 +120,15 @@ def test_observers_are_told_in_order_and_forgotten_after_five_minutes_of_silence
     assert progress.observers(later(OBSERVER_SESSION_MS + 10)) == []
 
 
+def test_a_removed_voter_that_never_fetched_is_counted_until_observers_are_told() -> None:
+    """Kafka's own test of RemoveRaftVoter asks for it."""
+    progress = Progress(voter_set(1, 2, 3))
+    progress.change_voters(voter_set(1, 2))
+    assert progress.observers_count(later(0)) == 1
+    assert progress.observers(later(0)) == []
+    assert progress.observers_count(later(0)) == 0
+
+
 def test_the_longest_silent_observer_makes_room() -> None:
     progress = Progress(voter_set(1))
     for number in range(OBSERVERS_MAX):

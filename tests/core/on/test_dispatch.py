@@ -16,7 +16,7 @@ from pykraft.core.replica import Replica
 from pykraft.core.state import Candidate, Follower, Leader, Prospective
 from pykraft.core.voter_history import BOOTSTRAP_OFFSET, VoterHistory
 from pykraft.errors import ErrorCode, ProtocolError
-from pykraft.types import KRaftVersion, KRaftVoters, Offset, VoterSet
+from pykraft.types import KRaftVersion, KRaftVoters, NodeId, Offset, ReplicaKey, VoterSet
 from tests.core.replicas import (
     CONFIG,
     LATER_MS,
@@ -102,6 +102,17 @@ def test_the_leader_describes_itself_its_voters_and_its_observers() -> None:
         observers=(row(8, 10, NOW.wall_ms, NOW.wall_ms),),
         nodes=made.voters.voters,
     )
+
+
+@pytest.mark.conformance(46)
+def test_at_level_0_no_voter_has_a_directory_id_not_even_the_leader() -> None:
+    static = VoterSet.of(replace(voter, key=ReplicaKey(voter.key.id)) for voter in voter_set(1, 2).voters)
+    made = replica(candidate(count=tally(granted=(1, 2), voters=(1, 2))), voters=static)
+    to_leader(made, NOW)
+    done(made)
+    message = only(ask(made, messages.DescribeQuorumRequest(asked_as="t")), Reply).message
+    assert isinstance(message, messages.DescribeQuorumResponse)
+    assert [voter.key for voter in message.voters] == [ReplicaKey(NodeId(1)), ReplicaKey(NodeId(2))]
 
 
 @pytest.mark.conformance(46)

@@ -175,7 +175,11 @@ class Progress:
         return [self._observers[key] for key in sorted(self._observers, key=_key_order)]
 
     def observers_count(self, now: Instant) -> int:
-        return sum(not replica.is_silent_for(OBSERVER_SESSION_MS, now) for replica in self._observers.values())
+        """Observers that did not fall silent; a removed voter counts even if it never fetched in this epoch."""
+        return sum(
+            replica.fetched_mono_ms is None or not replica.is_silent_for(OBSERVER_SESSION_MS, now)
+            for replica in self._observers.values()
+        )
 
     def by_fetch_offset(self, without: NodeId, preferred: NodeId | None = None) -> tuple[ReplicaKey, ...]:
         """Preferred successors: all voters but one, most caught up first, unknown last, ties by preference and id."""

@@ -107,14 +107,15 @@ def on_describe_quorum_request(
         reply(replica, event.request_id, refused)
         return
     assert replica.local.key is not None
+    # A leader that is removing itself is in neither list.
+    voters = leader.progress.voters
     own = DescribedReplica(
-        key=replica.local.key,
+        # At level 0 no voter has a directory id in the answer, as in Kafka.
+        key=voters[leader.leader_id].key if leader.leader_id in voters else replica.local.key,
         log_end_offset=replica.log.end_offset,
         last_fetch_timestamp=now.wall_ms,
         last_caught_up_timestamp=now.wall_ms,
     )
-    # A leader that is removing itself is in neither list.
-    voters = leader.progress.voters
     told = leader.volatile_voters.voters if replica.kraft_version == 0 else ()
     response = DescribeQuorumResponse(
         error=ErrorCode.NONE,

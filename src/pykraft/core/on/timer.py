@@ -30,8 +30,8 @@ TURNS_MAX = 8
 """Upper bound of transitions in one step; exceeding it is our bug."""
 
 
-def poll(replica: Replica, now: Instant) -> None:
-    """Apply expired deadlines, then send requests.
+def poll(replica: Replica, now: Instant, turns_max: int = TURNS_MAX) -> None:
+    """Apply expired deadlines, at most so many, then send requests.
 
     Effects: whatever the state calls for; CompleteShutdown at the end of a graceful shutdown.
     """
@@ -39,14 +39,17 @@ def poll(replica: Replica, now: Instant) -> None:
     # Most steps have none of what `poll` looks after: a call of each to find that out takes as long as the rest.
     if replica.survey is not None:
         settle_proof(replica, now)
+    if isinstance(replica.state, Leader) and replica.state.change is not None:
+        # First answer a change that has committed: resigning would report its outcome as unknown.
+        end_change(replica, replica.state, now)
     # The next deadline may have expired, too: a resigned leader that becomes Unattached keeps its election deadline.
-    for _ in range(TURNS_MAX):
+    for _ in range(turns_max):
         before = replica.state
         _pass_deadlines(replica, now)
         if replica.state is before:
             break
     else:
-        raise AssertionError(f"{replica.state} never comes to rest")
+        assert turns_max < TURNS_MAX, f"{replica.state} never comes to rest"
     if replica.transfer is not None:
         settle_transfer(replica, replica.transfer, now)
     _answer_expired(replica, now)
@@ -76,9 +79,6 @@ def _pass_deadlines(replica: Replica, now: Instant) -> None:
             elif (state.early_deadline_ms or NEVER_MS) <= now.mono_ms and replica.may_campaign:
                 _campaign(replica, now, is_early=True)
         case Leader():
-            # First answer a change that has committed: resigning would report its outcome as unknown.
-            if state.change is not None:
-                end_change(replica, state, now)
             report = _resignation(replica, state, now)
             if report is not None:
                 replica.outbox.add(report)

@@ -15,7 +15,7 @@ from pykraft.core.state import Follower
 from pykraft.core.voter_history import VoterHistory
 from pykraft.errors import ErrorCode
 from pykraft.types import Epoch, KRaftVersion, KRaftVoters, Listeners, NodeId, Offset, ReplicaKey, Voter, VoterSet
-from tests.core.replicas import NOW, answer, directory, done, follower, key, replica, unattached, voter_set
+from tests.core.replicas import NOW, answer, directory, done, follower, key, later, replica, unattached, voter_set
 
 
 def following(*voters: Voter, level: int = 1, auto_join: bool = False, local_id: int | None = 1) -> Replica:
@@ -58,6 +58,20 @@ def test_at_level_0_each_leader_is_told_once() -> None:
     assert made.state.has_updated
     made.state = replace(made.state, update_deadline_ms=NOW.mono_ms)
     assert spoken(made) == []
+
+
+@pytest.mark.conformance(135)
+@pytest.mark.parametrize(
+    ("error", "is_heard"),
+    [(ErrorCode.NONE, True), (ErrorCode.UNSUPPORTED_VERSION, True), (ErrorCode.VOTER_NOT_FOUND, False)],
+)
+def test_an_answer_in_place_of_that_to_a_fetch_restarts_the_fetch_timeout(error: ErrorCode, *, is_heard: bool) -> None:
+    made = following(level=0)
+    assert isinstance(made.state, Follower)
+    before_ms = made.state.deadline_ms
+    answer(made, messages.UpdateVoterResponse(error=error, epoch=made.epoch, leader_id=NodeId(2)), now=later(90))
+    assert isinstance(made.state, Follower)
+    assert made.state.deadline_ms == (later(90).mono_ms + made.config.fetch_timeout_ms if is_heard else before_ms)
 
 
 @pytest.mark.conformance(135)

@@ -263,3 +263,16 @@ def test_the_answer_to_update_voter_names_the_leader() -> None:
     message = only(ask(replica(follower()), update_voter()), Reply).message
     assert isinstance(message, messages.UpdateVoterResponse)
     assert (message.epoch, message.leader_id, message.listeners) == (5, 2, listeners(2))
+
+
+@pytest.mark.conformance(134)
+@pytest.mark.parametrize("made", [leading, lambda: replica(follower())])
+def test_a_request_of_another_cluster_is_refused_before_anything_else_and_told_who_leads(
+    made: Callable[[], Replica],
+) -> None:
+    node = made()
+    request = replace(update_voter(epoch=1), error=ErrorCode.INCONSISTENT_CLUSTER_ID)
+    message = only(ask(node, request), Reply).message
+    assert isinstance(message, messages.UpdateVoterResponse)
+    assert message.error == ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert (message.epoch, message.leader_id) == (node.epoch, node.leader_id)

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pykraft.core import messages
 from pykraft.core.effects import Peer
 from pykraft.core.events import ResponseReceived
+from pykraft.core.on.contradiction import note_response
 from pykraft.core.on.following import settle_answer
 from pykraft.core.on.send_requests import send
 from pykraft.core.outbox import Relies
@@ -73,6 +74,8 @@ def on_update_voter_response(
 ) -> None:
     """The leader has this voter's data or cannot use it; otherwise the voter sends it again.
 
+    This request took the place of a Fetch, so its answer restarts the fetch timeout, as in Kafka.
+
     Source: KIP-853 §UpdateRaftVoter; KafkaRaftClient.handleUpdateVoterResponse.
     """
     if message.error == ErrorCode.REQUEST_TIMED_OUT:
@@ -81,6 +84,8 @@ def on_update_voter_response(
         settle_answer(replica, event.peer_id, replace(message, error=messages.NONE), now)
     elif message.error == ErrorCode.UNSUPPORTED_VERSION or settle_answer(replica, event.peer_id, message, now):
         on_update_unsupported(replica)
+        if isinstance(replica.state, Follower) and replica.state.leader_id == event.peer_id:
+            note_response(replica, now, has_progress=False)
 
 
 def on_update_unsupported(replica: Replica) -> None:

@@ -41,12 +41,16 @@ def on_update_voter_request(
     """Ask a voter at its new endpoint; the answer comes when it has told its levels there.
 
     Effects: Send to the voter; Reply at once with an error, or when the request tells nothing new.
-    Errors: the leader-only ones, INVALID_REQUEST, REQUEST_TIMED_OUT while no change may be made or the voter cannot be
-    asked, VOTER_NOT_FOUND, also for another directory than the one that fetches.
+    Errors: INCONSISTENT_CLUSTER_ID, the leader-only ones, INVALID_REQUEST, REQUEST_TIMED_OUT while no change may be
+    made or the voter cannot be asked, VOTER_NOT_FOUND, also for another directory than the one that fetches.
     Source: KIP-853 §UpdateRaftVoter; UpdateVoterHandler.
     """
     # 1. Check the request.
-    error = leader_only_error(replica, message.epoch) or voter_error(replica, message.voter, message.listeners)
+    error = (
+        ErrorCode(message.error)
+        or leader_only_error(replica, message.epoch)
+        or voter_error(replica, message.voter, message.listeners)
+    )
     supported = message.kraft_version
     if not error and not 0 <= supported.min_version <= supported.max_version:
         error = ErrorCode.INVALID_REQUEST

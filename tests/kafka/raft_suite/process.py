@@ -1,0 +1,136 @@
+"""The Python process behind the shim: all clients of one JVM, each a `pykraft.host.Host` on a virtual disk.
+
+    python -m tests.kafka.raft_suite.process SOCKET [--strict]
+
+It connects to nobody: it listens at a Unix socket for one JVM after the other, and serves one at a time. A node that
+fails fails the call of the test, with the error's class and text.
+"""
+
+import socket
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from pykraft.errors import PykraftError
+from pykraft.host import delivery
+from pykraft.host.ports import ConnectionId
+from pykraft.types import Epoch, Offset, OffsetAndEpoch
+from tests.kafka.raft_suite.node import Node
+from tests.kafka.raft_suite.setup import read_setup
+from tests.kafka.raft_suite.wire import NONE, Call, Did, Link, Reader, Writer
+
+
+class Clients:
+    """The clients of one JVM, by the number that the shim gave them."""
+
+    def __init__(self, link: Link, *, is_strict: bool) -> None:
+        self._link = link
+        self._is_strict = is_strict
+        self._nodes: dict[int, Node] = {}
+
+    def serve(self) -> None:
+        """Carry out calls until the JVM has gone."""
+        while (reader := self._link.read()) is not None:
+            try:
+                self._link.write(self._carry_out(reader))
+            except PykraftError as error:
+                self._link.write(Writer(Did.FAILED).text(type(error).__name__).text(str(error)))
+            except Exception as error:  # noqa: BLE001 - the test shows it
+                traceback.print_exc()
+                self._link.write(Writer(Did.FAILED).text(type(error).__name__).text(repr(error)))
+
+    def _carry_out(self, reader: Reader) -> Writer:
+        call, number, now_ms = Call(reader.byte()), reader.int32(), reader.int64()
+        done = Writer(Did.DONE)
+        if call == Call.OPEN:
+            self._nodes[number] = node = Node(self._link, read_setup(reader, is_strict=self._is_strict), now_ms)
+            node.settle()
+            node.write_status(done, is_poll=False)
+            return done.int64(NONE)
+        node = self._nodes.get(number)
+        if node is None:
+            assert call == Call.CLOSE, "only what is gone is closed twice, or was never opened"
+            return done
+        if call in _AT_TIMES:
+            node.at(now_ms)
+        if call == Call.CLOSE:
+            node.end()
+            del self._nodes[number]
+            return done
+        if call == Call.METRICS:
+            node.write_metrics(done)
+            return done
+        result = _CALLS[call](node, reader)
+        node.settle()
+        node.write_status(done, is_poll=call == Call.POLL)
+        return done.int64(result)
+
+
+def _id(reader: Reader) -> OffsetAndEpoch:
+    return OffsetAndEpoch(Offset(reader.int64()), Epoch(reader.int32()))
+
+
+def _poll(node: Node, reader: Reader) -> None:
+    earliest = _id(reader)
+    node.poll(None if earliest.offset == NONE else earliest)
+
+
+def _request(node: Node, reader: Reader) -> None:
+    node.request(reader.int32(), reader.text(), reader.blob())
+
+
+def _response(node: Node, reader: Reader) -> None:
+    node.response(ConnectionId(reader.int32()), reader.blob())
+
+
+def _propose(node: Node, reader: Reader) -> int:
+    return node.propose(Epoch(reader.int32()), reader.many(reader.blob))
+
+
+def _upgrade(node: Node, reader: Reader) -> None:
+    node.upgrade(Epoch(reader.int32()), reader.int32(), validate_only=reader.flag())
+
+
+def _snapshot_append(node: Node, reader: Reader) -> None:
+    node.snapshot_append(reader.int32(), reader.many(reader.blob))
+
+
+_AT_TIMES: Final = frozenset({Call.POLL, Call.REQUEST, Call.RESPONSE, Call.METRICS, Call.RELEASE})
+"""Calls of a poll, and look-ups. What a test asks in between finds the time of the last poll: nothing expires there."""
+_CALLS: Final[dict[Call, Callable[[Node, Reader], int | None]]] = {
+    Call.POLL: _poll,
+    Call.REQUEST: _request,
+    Call.RESPONSE: _response,
+    Call.REGISTER: lambda node, reader: node.register(reader.int32()),
+    Call.UNREGISTER: lambda node, reader: node.unregister(reader.int32()),
+    Call.RELEASE: lambda node, reader: node.release(reader.int32()),
+    Call.PROPOSE: _propose,
+    Call.SCHEDULE: lambda node, _: node.host.schedule_prepared(node.now),
+    Call.RESIGN: lambda node, reader: node.resign(Epoch(reader.int32()), is_at_once=reader.flag()),
+    Call.SHUTDOWN: lambda node, reader: node.shutdown(reader.int32()),
+    Call.UPGRADE: _upgrade,
+    Call.SNAPSHOT: lambda node, reader: node.snapshot(_id(reader)),
+    Call.SNAPSHOT_APPEND: _snapshot_append,
+    Call.SNAPSHOT_FREEZE: lambda node, reader: node.snapshot_freeze(reader.int32()),
+    Call.SNAPSHOT_CLOSE: lambda node, reader: node.snapshot_close(reader.int32()),
+}
+
+
+def main(words: Sequence[str]) -> None:
+    """The command line; see the module."""
+    path, *options = words
+    delivery.PIECE_SIZE_BYTES_MAX = 1  # type: ignore[misc] # each batch alone, as Kafka's log of tests has two at a time
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        listening.listen()
+        Path(path + ".ready").touch()
+        while True:
+            connection, _ = listening.accept()
+            with connection:
+                Clients(Link(connection), is_strict="--strict" in options).serve()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
