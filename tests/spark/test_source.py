@@ -19,7 +19,7 @@ from pykraft.errors import UsageError
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.recovery_point import RecoveryPoint
 from pykraft.protocol.records import decode_records, scan
-from pykraft.spark.data_source.batches import SplitPartition
+from pykraft.spark.data_source.decode import SplitPartition
 from pykraft.spark.data_source.file_stream import FilesStreamReader
 from pykraft.spark.data_source.options import parse_options
 from pykraft.spark.data_source.selection import RECORDS

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 from pykraft.errors import CorruptionError, UsageError
 from pykraft.log.small_files.meta import MetaProperties, encode_meta
 from pykraft.protocol.batch import read_header
-from pykraft.spark.data_source.file_stream import FilesStreamReader, TriggerDelay, default_limit, records_and_bytes
+from pykraft.spark.data_source.file_stream import FilesStreamReader
 from pykraft.spark.data_source.options import parse_options
 from pykraft.types import NodeId
 from tests.spark.logs import EPOCH, START_MS, batch, write_segment
@@ -289,49 +289,3 @@ def test_a_query_goes_on_where_it_was_and_refuses_the_logs_of_another(folder: Pa
     own(folder, "n1", "two")
     with pytest.raises(StreamingQueryException, match="the checkpoint is that of a stream of cluster one"):
         sink.start().awaitTermination()
-
-
-GIB = 1024**3
-RECORDS, BYTES = {"maxRecordsPerTrigger": "5"}, {"maxBytesPerTrigger": "7"}
-
-
-@pytest.mark.parametrize(
-    ("given", "limit", "numbers"),
-    [
-        ({}, ReadMaxBytes(GIB), (None, GIB)),
-        (RECORDS, ReadMaxRows(5), (5, None)),
-        (BYTES, ReadMaxBytes(7), (None, 7)),
-        (RECORDS | BYTES, ReadMaxRows(5), (5, 7)),
-    ],
-)
-def test_options_and_what_they_come_to(
-    given: dict[str, str], limit: ReadLimit, numbers: tuple[int | None, int | None]
-) -> None:
-    options = parse_options({"path": "n1"} | given)
-    assert default_limit(options) == limit
-    assert records_and_bytes(limit, options) == numbers
-
-
-def test_when_spark_wants_everything_the_options_do_not_count() -> None:
-    assert records_and_bytes(ReadAllAvailable(), parse_options({"path": "n1"} | RECORDS | BYTES)) == (None, None)
-
-
-def test_a_micro_batch_waits_for_enough_records_or_the_longest_delay() -> None:
-    now_s = 100.0
-    options = parse_options({"path": "n1", "minOffsetsPerTrigger": "10", "maxTriggerDelay": "30s"})
-    delay = TriggerDelay(options, lambda: now_s)
-    assert not delay.holds_back(1), "the first one after a start does not wait"
-    now_s = 129.9
-    assert delay.holds_back(9)
-    assert not delay.holds_back(10)
-    now_s = 130.0
-    assert delay.holds_back(9), "the delay began with the last micro-batch"
-    now_s = 159.9
-    assert not delay.holds_back(9)
-    now_s = 300.0
-    assert not delay.holds_back(0), "nothing new is no micro-batch, so it does not wait either"
-
-
-def test_without_a_least_number_nothing_waits() -> None:
-    delay = TriggerDelay(parse_options({"path": "n1"}), lambda: 0.0)
-    assert not any(delay.holds_back(1) for _ in range(3))

@@ -1,18 +1,31 @@
-"""A live quorum read synchronously, from real nodes in this process: extent, single batches, chunks, times."""
+"""A live quorum as a source: bounds, limits, restarts; a killed leader neither loses nor duplicates a row."""
 
+import json
 from asyncio import BaseEventLoop
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from lab.nodes.cluster import Cluster
 from pykraft.client.remote.leader_search import Patience
 from pykraft.errors import ForeignClusterError, QuorumUnavailableError, UsageError
+from pykraft.local.child import Children
+from pykraft.local.voters import QUICK
 from pykraft.protocol.batch import scan
 from pykraft.spark.data_source import live
-from pykraft.spark.data_source.live import Extent, LiveQuorum, first_since
+from pykraft.spark.data_source.live import Extent, LivePartition, LiveQuorum, LiveStreamReader, first_since, splits_of
+from pykraft.spark.data_source.options import SourceOptions, parse_options
+from pykraft.spark.source import LogReader
 from pykraft.types import Endpoint, Offset
 from tests.spark.quorum_of_one import CLUSTER_ID, OneNode
+
+pytestmark = pytest.mark.spark
 
 
 def test_what_is_committed_and_whose_it_is(node: OneNode) -> None:
@@ -103,11 +116,11 @@ def test_another_cluster_is_refused(node: OneNode) -> None:
 
 
 def test_nobody_there_is_told(node: OneNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "PATIENCE", Patience(timeout_ms=100))
+    monkeypatch.setattr(live, "QUERY_PATIENCE", Patience(timeout_ms=100))
     with LiveQuorum([Endpoint("127.0.0.1", 1)]) as nobody:
-        with pytest.raises(QuorumUnavailableError, match=r"127\.0\.0\.1:1"):
-            nobody.extent()
-        assert nobody.find_cluster_id() is None
+        for ask in (nobody.extent, nobody.find_cluster_id):
+            with pytest.raises(QuorumUnavailableError, match=r"127\.0\.0\.1:1"):
+                ask()
 
 
 def test_a_log_that_begins_behind_a_snapshot_is_read_from_there(late_node: OneNode) -> None:
@@ -119,3 +132,192 @@ def test_a_log_that_begins_behind_a_snapshot_is_read_from_there(late_node: OneNo
         assert quorum.batch_at(Offset(100)).is_control
         with pytest.raises(UsageError, match="offset 99 is not there: committed are the offsets from 100 to 103"):
             quorum.batch_at(Offset(99))
+
+
+def options(node: OneNode, **given: str) -> SourceOptions:
+    return parse_options({"bootstrap.controllers": str(node.endpoint)} | given)
+
+
+def read(reader: LogReader | LiveStreamReader, parts: list[InputPartition], column: str = "offset") -> list[int]:
+    return [value for part in parts for rows in reader.read(part) for value in rows.column(column).to_pylist()]
+
+
+def query(node: OneNode, column: str = "offset", **given: str) -> list[int]:
+    """What a query over the present log reads."""
+    reader = LogReader(options(node, **given))
+    return read(reader, list(reader.partitions()), column)
+
+
+def stream(node: OneNode, column: str = "offset", **given: str) -> Iterator[list[int]]:
+    """Micro-batch after micro-batch, each read by a reader that was just started, until nothing is new."""
+    first = LiveStreamReader(options(node, **given))
+    start: dict[str, Any] = first.initialOffset()
+    while True:
+        start = json.loads(json.dumps(start))
+        reader = LiveStreamReader(options(node, **given))
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        if end == start:
+            return
+        yield read(reader, list(reader.partitions(start, end)), column)
+        start = end
+
+
+@pytest.mark.parametrize(
+    ("given", "offsets"),
+    [
+        ({}, range(6)),
+        ({"startingOffsets": "2"}, range(2, 6)),
+        ({"endingOffsets": "4"}, range(4)),
+        ({"startingOffsets": "2", "endingOffsets": "5"}, range(2, 5)),
+        ({"startingOffsets": "latest"}, []),
+        ({"startingTimestamp": "0"}, range(6)),
+        ({"endingTimestamp": "0"}, []),
+        ({"startingTimestamp": str(2**40)}, range(6)),
+        ({"startingTimestamp": str(2**42)}, []),
+    ],
+)
+def test_bounds(given: dict[str, str], offsets: range, node: OneNode) -> None:
+    assert query(node, **given) == list(offsets)
+
+
+def test_what_only_a_snapshot_holds_is_told_and_never_left_out_without_a_word(late_node: OneNode) -> None:
+    assert query(late_node) == [100, 101, 102]
+    assert query(late_node, startingOffsets="101") == [101, 102]
+    assert [row for rows in stream(late_node) for row in rows] == [100, 101, 102]
+    told = "offset 99 is no longer in the log, which begins at 100: earlier records are only in a snapshot"
+    with pytest.raises(UsageError, match=told):
+        query(late_node, startingOffsets="99")
+    reader = LiveStreamReader(options(late_node))
+    with pytest.raises(UsageError, match=told):
+        reader.latestOffset({"cluster": CLUSTER_ID, "offset": 99}, ReadAllAvailable())
+
+
+def test_rows_of_batches(node: OneNode) -> None:
+    assert query(node, "base_offset", rows="batches") == [0, 1, 3]
+    assert query(node, "base_offset", rows="batches", startingOffsets="2") == [1, 3]
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 100])
+def test_tasks_share_the_offsets_and_no_batch_is_there_twice(
+    size: int, node: OneNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "RECORDS_PER_TASK", size)
+    assert query(node) == list(range(6))
+    assert query(node, "base_offset", rows="batches") == [0, 1, 3]
+    assert len(splits_of(Offset(0), Offset(6), None)) == -(-6 // size)
+
+
+@pytest.mark.parametrize(
+    ("records", "tasks_min", "sizes"),
+    [(11, None, [5, 6]), (13, None, [4, 4, 5]), (10, 6, [1, 2, 2, 1, 2, 2]), (3, 6, [1, 1, 1]), (0, None, [])],
+)
+def test_no_task_has_only_what_is_left(
+    records: int, tasks_min: int | None, sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "RECORDS_PER_TASK", 5)
+    found = splits_of(Offset(7), Offset(7 + records), None, tasks_min=tasks_min)
+    assert [one.end_offset - one.start_offset for one in found] == sizes
+    assert [one.is_first for one in found] == [True, *[False] * (len(sizes) - 1)][: len(sizes)]
+
+
+@pytest.mark.parametrize("rows", ["records", "batches"])
+@pytest.mark.parametrize(
+    ("given", "micro_batches"),
+    [
+        ({}, [[0, 1, 2, 3, 4, 5]]),
+        ({"maxRecordsPerTrigger": "1"}, [[0], [1, 2], [3, 4, 5]]),
+        ({"maxRecordsPerTrigger": "4"}, [[0, 1, 2], [3, 4, 5]]),
+        ({"maxBytesPerTrigger": "1"}, [[0], [1, 2], [3, 4, 5]]),
+        ({"maxRecordsPerTrigger": "4", "maxBytesPerTrigger": "1"}, [[0], [1, 2], [3, 4, 5]]),
+        ({"startingOffsets": "2", "endingOffsets": "5", "maxRecordsPerTrigger": "2"}, [[2], [3, 4]]),
+    ],
+)
+def test_a_stream_goes_on_by_whole_batches(
+    rows: str, given: dict[str, str], micro_batches: list[list[int]], node: OneNode
+) -> None:
+    if rows == "records":
+        assert list(stream(node, **given)) == micro_batches
+    else:
+        bases = [base for micro in stream(node, "base_offset", rows=rows, **given) for base in micro]
+        assert bases == ([1, 3] if "startingOffsets" in given else [0, 1, 3])
+
+
+def test_what_is_available_now_ends_where_it_ended_then(node: OneNode) -> None:
+    reader = LiveStreamReader(options(node))
+    start = reader.initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    node.append(b"later")
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert end == {"cluster": CLUSTER_ID, "offset": 6, "began": 0}
+    assert reader.reportLatestOffset() == {"offset": 7}
+
+
+def test_the_first_micro_batch_begins_where_it_began_although_spark_asks_again_after_a_kill(node: OneNode) -> None:
+    """Spark writes its end down, and takes what `initialOffset` then tells for its start."""
+    first = LiveStreamReader(options(node, startingOffsets="latest"))
+    start = first.initialOffset()
+    node.append(b"f", b"g")
+    end = first.latestOffset(start, ReadAllAvailable())
+    node.append(b"h")
+    again = LiveStreamReader(options(node, startingOffsets="latest"))
+    restarted = again.initialOffset()
+    assert restarted["offset"] == 9
+    assert read(again, list(again.partitions(restarted, end))) == [6, 7]
+    old = {"cluster": CLUSTER_ID, "offset": 2}
+    assert read(again, list(again.partitions(old, {"cluster": CLUSTER_ID, "offset": 4}))) == [2, 3]
+
+
+def test_offsets_by_replica_make_no_sense_here(node: OneNode) -> None:
+    for name in ("startingOffsets", "endingOffsets"):
+        with pytest.raises(UsageError, match="a live quorum has one log"):
+            query(node, **{name: '{"n1": 4}'})
+
+
+def test_a_part_that_is_none_has_no_row(node: OneNode) -> None:
+    reader = LogReader(options(node))
+    assert read(reader, [InputPartition(None)]) == []
+    assert read(reader, [LivePartition(Offset(3), Offset(3), None)]) == []
+
+
+def test_a_killed_leader_costs_no_row_and_doubles_none(spark: SparkSession, tmp_path: Path) -> None:
+    table, checkpoint = str(tmp_path / "table"), str(tmp_path / "checkpoint")
+    with Children() as children:
+        cluster = Cluster(children, tmp_path / "quorum", throughput=2_000, properties=QUICK)
+        leader = cluster.start()
+        ports = ",".join(f"127.0.0.1:{node.port}" for node in cluster.nodes.values())
+        source = spark.readStream.format("pykraft").option("bootstrap.controllers", ports)
+        rows = source.load().where("NOT is_control").select("offset", "epoch", "value")
+        sink = rows.writeStream.format("parquet").option("path", table).option("checkpointLocation", checkpoint)
+        running = sink.trigger(processingTime="200 milliseconds").start()
+        cluster.journal.wait_for_acknowledged(2_000, since=cluster.journal.mark())
+        mark = cluster.journal.mark()
+        victim = cluster.nodes[leader.node]
+        victim.process.kill()
+        cluster.journal.wait_for_acknowledged(2_000, since=mark, except_by=leader.node)
+        victim.start()
+        running.stop()
+        assert running.exception() is None
+        sink.trigger(availableNow=True).start().awaitTermination()
+        acknowledged = cluster.journal.acknowledgements()
+    found = spark.read.parquet(table).select("offset", "epoch").collect()
+    epochs = {row["offset"]: row["epoch"] for row in found}
+    assert len(epochs) == len(found)
+    promised = {one.base_offset + at: one.epoch for one in acknowledged for at in range(one.count)}
+    last_offset = max(epochs)
+    assert {offset: epoch for offset, epoch in promised.items() if offset <= last_offset}.items() <= epochs.items()
+    assert len({one.epoch for one in acknowledged}) > 1
+
+
+def test_a_checkpoint_of_another_quorum_is_refused(spark: SparkSession, node: OneNode, tmp_path: Path) -> None:
+    def run(endpoint: object) -> None:
+        source = spark.readStream.format("pykraft").option("bootstrap.controllers", str(endpoint))
+        sink = source.load().writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        sink.trigger(availableNow=True).start().awaitTermination()
+
+    run(node.endpoint)
+    other = OneNode(tmp_path / "other", cluster_id="another-cluster")
+    try:
+        with pytest.raises(StreamingQueryException, match=f"another cluster than {CLUSTER_ID}"):
+            run(other.endpoint)
+    finally:
+        other.stop()

@@ -20,10 +20,9 @@ from pykraft.spark.error_text import error_in
 from pykraft.spark.pipeline import run as pipeline_run
 from pykraft.spark.pipeline.run import RESTARTS_MAX, KeptQuery, PipelineOptions, append_all, start_pipeline
 from pykraft.spark.pipeline.stream_metrics import PREFIX
-from pykraft.spark.tables.commit import Commit
+from pykraft.spark.tables.commit import Commit, ParquetFile
 from pykraft.spark.tables.delta import DeltaAppend, DeltaTables
 from pykraft.spark.tables.names import BRONZE, CHECKPOINT, CONTROL, QUERY, RECORDS, TABLES
-from pykraft.spark.tables.parquet_writer import ParquetFile
 from pykraft.types import Endpoint
 from tests.spark.known_log import COUNTS, DIGESTS, RECORDS_PER_TRIGGER, counts_of, digests_of, write_log
 from tests.spark.logs import batch, payload, write_segment

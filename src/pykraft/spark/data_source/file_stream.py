@@ -1,84 +1,33 @@
-"""Log directories as a stream: each micro-batch is what each replica appended since the last one; and its limits.
+"""Log directories as a stream: each micro-batch is what each replica appended since the last one.
 
 A stream offset has for each replica the next offset of its log, and epoch and CRC of the batch before it. So a
 restarted query continues where it was, and a query over another log, or over a rewritten one, is rejected: both ends of
 each micro-batch are checked. The offset also has where the stream ``began``, because Spark does not store the start of
 the first micro-batch and asks for it again after a kill. A replica may have more than is committed.
 
-Spark takes one limit at a time. If records and bytes are limited, Spark gets the records; bytes are added when it asks.
-Without a limit there is one of bytes, so that a stream that is far behind catches up in bounded micro-batches.
-
 Invariant: the two offsets of a micro-batch alone decide its plan, so a repeated one has the same rows.
 
-Source: PySpark ``DataSourceStreamReader`` and ``ReadLimit``; Spark's Kafka source (``maxOffsetsPerTrigger``,
-``minOffsetsPerTrigger``, ``maxTriggerDelay``).
+Source: PySpark ``DataSourceStreamReader``.
 """
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from pykraft.errors import CorruptionError, StorageError, UsageError
 from pykraft.log.directory import meta_in
 from pykraft.spark.data_source import file_plan
-from pykraft.spark.data_source.batches import SplitPartition, read_split
-from pykraft.spark.data_source.options import SourceOptions
+from pykraft.spark.data_source.decode import SplitPartition, read_split
+from pykraft.spark.data_source.options import SourceOptions, TriggerDelay, default_limit, records_and_bytes
 from pykraft.spark.data_source.selection import columns_for, select
 from pykraft.spark.data_source.splits import Limit, SplitPlan, plan_splits
 from pykraft.spark.data_source.walk import Cursor, ReplicaLog
 from pykraft.spark.error_text import rows_without_traceback, without_traceback
 from pykraft.types import Offset
-
-SIZE_BYTES_PER_TRIGGER: Final = 1024 * 1024 * 1024
-
-
-def default_limit(options: SourceOptions) -> ReadLimit:
-    if options.records_per_trigger is not None:
-        return ReadMaxRows(options.records_per_trigger)
-    if options.size_bytes_per_trigger is not None:
-        return ReadMaxBytes(options.size_bytes_per_trigger)
-    return ReadMaxBytes(SIZE_BYTES_PER_TRIGGER)
-
-
-def records_and_bytes(limit: ReadLimit, options: SourceOptions) -> tuple[int | None, int | None]:
-    """Most records and bytes of a micro-batch under Spark's limit; None for no limit."""
-    match limit:
-        case ReadMaxRows():
-            return limit.max_rows, options.size_bytes_per_trigger
-        case ReadMaxBytes():
-            return None, limit.max_bytes
-        case _:
-            return None, None
-
-
-class TriggerDelay:
-    """Holds a micro-batch back until it has enough records, but not for longer than the longest delay.
-
-    The first one after a start is not held back, as with the Kafka source.
-    """
-
-    def __init__(self, options: SourceOptions, clock: Callable[[], float] = time.monotonic) -> None:
-        self._records_min = options.records_min_per_trigger
-        self._delay_s_max = options.trigger_delay_ms_max / 1_000
-        self._clock = clock
-        self._triggered_at: float | None = None
-
-    def holds_back(self, records: int) -> bool:
-        """Whether to wait with so many new records; if not, the delay of the next micro-batch begins."""
-        if self._records_min is None or not records:
-            return False
-        now_s = self._clock()
-        is_late = self._triggered_at is None or now_s - self._triggered_at >= self._delay_s_max
-        if records < self._records_min and not is_late:
-            return True
-        self._triggered_at = now_s
-        return False
-
 
 ReplicaPosition = dict[str, Any]
 """One replica in a checkpoint: ``offset``, ``began``, and if known ``epoch`` and ``crc``."""

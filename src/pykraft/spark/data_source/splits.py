@@ -114,20 +114,28 @@ class BatchIdentity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Split:
-    """Whole batches of one segment, from ``position`` to ``end_position``, and the wanted offsets.
+class Origin:
+    """Where batches are from, and their wanted offsets, the end excluded.
 
-    Ends are exclusive; batches of a live quorum have no positions. ``first`` and ``last`` are its first and last batch,
-    None if no plan knows them. If ``damage`` is set, these bytes are not batches; a batch should start there at
-    ``start_offset``.
+    Batches of a live quorum have no ``replica`` and no ``position``, and ``path`` only names the quorum in messages.
     """
 
-    replica: str | None
+    replica: str | None = None
     path: str
     position: int = 0
-    end_position: int = 0
     start_offset: Offset = OFFSET_MIN
     end_offset: Offset = OFFSET_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split(Origin):
+    """Whole batches of one segment, from ``position`` to ``end_position``.
+
+    Ends are exclusive. ``first`` and ``last`` are its first and last batch, None if no plan knows them. If ``damage``
+    is set, these bytes are not batches; a batch should start there at ``start_offset``.
+    """
+
+    end_position: int = 0
     first: BatchIdentity | None = None
     last: BatchIdentity | None = None
     damage: str | None = None

@@ -24,9 +24,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pykraft.errors import PykraftError
 from pykraft.spark.error_text import error_in, reason
 from pykraft.spark.pipeline.silver import TABLE_COLUMNS, write_files
-from pykraft.spark.pipeline.status import check_belongs, commit_of
+from pykraft.spark.pipeline.status import check_belongs
 from pykraft.spark.pipeline.upkeep import keep_stream_tables
-from pykraft.spark.tables.commit import Commit
+from pykraft.spark.tables.commit import Commit, commit_of
 from pykraft.spark.tables.delta import DeltaTables, convert_parquet_tables
 from pykraft.spark.tables.names import CHECKPOINT, QUERY, UPKEEP_INTERVAL
 
