@@ -26,7 +26,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from pykraft.spark.data_source.decode import SplitPartition, read_split
-from pykraft.spark.data_source.file_plan import check_names, find_replicas, plan_batch, split_size_bytes
+from pykraft.spark.data_source.file_plan import check_bounds, find_replicas, plan_batch, split_size_bytes
 from pykraft.spark.data_source.file_stream import FilesStreamReader
 from pykraft.spark.data_source.options import SourceOptions, parse_options
 from pykraft.spark.data_source.selection import bounds_of, columns_for, select, spark_columns
@@ -54,7 +54,7 @@ class LogReader(DataSourceReader):
 
             return plan_query(options, bounds)
         replicas = find_replicas(options.patterns)
-        check_names(replicas, options)
+        check_bounds(replicas, options)
         wanted = [replica for replica in replicas if bounds.has_replica(replica.name)]
         size_bytes = split_size_bytes(wanted, options)
         plans = (plan_batch(each, options, size_bytes=size_bytes, bounds=bounds) for each in wanted)

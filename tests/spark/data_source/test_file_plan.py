@@ -55,7 +55,6 @@ def log(tmp_path: Path) -> Path:
         ({"startingOffsets": "earliest", "endingOffsets": "latest"}, range(8)),
         ({"startingOffsets": "latest"}, []),
         ({"startingOffsets": "8"}, []),
-        ({"startingOffsets": "99"}, []),
         ({"endingOffsets": "5"}, range(5)),
         ({"startingOffsets": "3", "endingOffsets": "5"}, range(3, 5)),
         ({"startingOffsets": "5", "endingOffsets": "5"}, []),

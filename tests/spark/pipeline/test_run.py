@@ -26,6 +26,7 @@ from pykraft.spark.tables.names import BRONZE, CHECKPOINT, CONTROL, QUERY, RECOR
 from pykraft.types import Endpoint
 from tests.spark.known_log import COUNTS, DIGESTS, RECORDS_PER_TRIGGER, counts_of, digests_of, write_log
 from tests.spark.logs import batch, payload, write_segment
+from tests.spark.quorum_of_one import OneNode
 from tests.spark.tables.files import commit
 
 pytestmark = pytest.mark.spark
@@ -189,6 +190,42 @@ def test_tables_whose_checkpoint_was_lost_say_where_they_end_and_go_on_there(
     run(spark, right)
     run(spark, given)
     assert offsets(spark, given, RECORDS) == list(range(12))
+
+
+def test_directories_come_and_go_and_no_row_is_there_twice(spark: SparkSession, tmp_path: Path) -> None:
+    given = dataclasses.replace(options(tmp_path), source={"path": f"{tmp_path}/n*/kraft/p-0"})
+    write_segment(tmp_path / "n1" / "kraft" / "p-0", batches(0, 3))
+    run(spark, given)
+    write_segment(tmp_path / "n2" / "kraft" / "p-0", batches(0, 2))
+    run(spark, given)
+    shutil.rmtree(tmp_path / "n1")
+    write_segment(tmp_path / "n2" / "kraft" / "p-0", batches(2, 1), base_offset=4)
+    run(spark, given)
+    rows = given.tables().read(spark, RECORDS).groupBy("replica").count().collect()
+    assert {row["replica"]: row["count"] for row in rows} == {"kraft": 6, "n2": 6}
+
+
+def test_tables_of_a_quorum_that_was_wiped_go_on_with_no_other_log(spark: SparkSession, tmp_path: Path) -> None:
+    """Its cluster id is the same, and the offset at which the tables end is there, too."""
+    nodes = [OneNode(tmp_path / "old"), OneNode(tmp_path / "new")]
+    try:
+        for node in nodes:
+            node.append(b"a")
+        nodes[1].append(b"b")
+        source = {"bootstrap.controllers": str(nodes[0].endpoint)}
+        given = PipelineOptions(source=source, root=tmp_path / "tables")
+        run(spark, given)
+        shutil.rmtree(given.root / CHECKPOINT)
+        wiped = {"bootstrap.controllers": str(nodes[1].endpoint), "startingOffsets": "2"}
+        with pytest.raises(StreamingQueryException, match="rows would be missing or duplicated"):
+            run(spark, dataclasses.replace(given, source=wiped))
+        shutil.rmtree(given.root / CHECKPOINT)
+        nodes[0].append(b"c")
+        run(spark, dataclasses.replace(given, source=source | {"startingOffsets": "2"}))
+    finally:
+        for node in nodes:
+            node.stop()
+    assert offsets(spark, given, RECORDS) == [0, 1, 2]
 
 
 def test_who_follows_is_given_what_comes_later(spark: SparkSession, tmp_path: Path) -> None:

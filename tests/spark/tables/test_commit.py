@@ -25,6 +25,7 @@ from pykraft.spark.tables.commit import (
     commit_of,
     end_offset,
     is_new,
+    is_same_place,
     named_commit,
     newest_commit,
     statistics_json,
@@ -250,8 +251,15 @@ def test_a_table_without_appends_carries_none(tmp_path: Path) -> None:
 
 
 REPLICAS = (
-    {"cluster": "c", "replicas": {"n2": {"offset": 8, "began": 2}, "n1": {"offset": 6, "began": 0, "crc": 7}}},
-    {"cluster": "c", "replicas": {"n1": {"offset": 9, "began": 0, "crc": 8}, "n2": {"offset": 8, "began": 2}}},
+    {
+        "cluster": "c",
+        "replicas": {
+            "n2": {"offset": 8, "began": 2, "path": "/n2/p-0"},
+            "n1": {"offset": 6, "began": 0, "path": "/n1/p-0", "id": "A/p-0", "epoch": 1, "crc": 7},
+            "old": {"offset": 4, "began": 3, "crc": 7, "epoch": 1},
+        },
+    },
+    {"cluster": "c", "replicas": {"n1": {"offset": 9, "began": 0, "path": "/n1/p-0", "id": "A/p-0"}}},
 )
 LIVE = ({"cluster": "c", "offset": 6, "began": 1}, {"cluster": "c", "offset": 9, "began": 1})
 
@@ -270,11 +278,38 @@ def test_a_micro_batch_goes_from_the_end_of_the_one_before_it_to_its_own(tmp_pat
     assert commit_of(folder, "s", 1).end == {"cluster": "c", "offset": 9}
 
 
-def test_of_replicas_only_the_offsets_are_compared(tmp_path: Path) -> None:
+def test_replicas_have_what_does_not_depend_on_the_others(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path, *REPLICAS)
-    assert commit_of(folder, "s", 0).start == {"cluster": "c", "replicas": {"n1": 0, "n2": 2}}
-    assert commit_of(folder, "s", 1).start == {"cluster": "c", "replicas": {"n1": 6, "n2": 8}}
-    assert commit_of(folder, "s", 1).end == {"cluster": "c", "replicas": {"n1": 9, "n2": 8}}
+    begin = {"A/p-0": {"offset": 0}, "/n2/p-0": {"offset": 2}, "old": {"offset": 3}}
+    end = {
+        "A/p-0": {"offset": 6, "epoch": 1, "crc": 7},
+        "/n2/p-0": {"offset": 8},
+        "old": {"offset": 4, "epoch": 1, "crc": 7},
+    }
+    assert commit_of(folder, "s", 0).start == {"cluster": "c", "replicas": begin}
+    assert commit_of(folder, "s", 1).start == {"cluster": "c", "replicas": end}
+    assert commit_of(folder, "s", 1).end == {"cluster": "c", "replicas": {"A/p-0": {"offset": 9}}}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ({"offset": 6}, {"offset": 6, "epoch": 1, "crc": 7}, True),
+        ({"cluster": None, "offset": 6}, {"offset": 6}, True),
+        ({"cluster": "d", "offset": 6}, {"offset": 6}, False),
+        ({"offset": 6, "epoch": 1, "crc": 8}, {"offset": 6, "epoch": 1, "crc": 7}, False),
+        ({"offset": 6, "epoch": 2, "crc": 7}, {"offset": 6, "epoch": 1, "crc": 7}, False),
+        ({"offset": 5}, {"offset": 6}, False),
+        ({"replicas": {"a": 6}}, {"replicas": {"a": {"offset": 6, "crc": 7}}}, True),
+        ({"replicas": {"a": 6}}, {"replicas": {"b": {"offset": 6}}}, False),
+        ({"replicas": {"a": {"offset": 6, "crc": 8}}}, {"replicas": {"a": {"offset": 6, "crc": 7}}}, False),
+    ],
+)
+def test_places_are_compared_as_far_as_both_are_known(
+    one: dict[str, Any], other: dict[str, Any], is_same: bool
+) -> None:
+    places = {"cluster": "c"} | one, {"cluster": "c"} | other
+    assert is_same_place(*places) is is_same_place(*reversed(places)) is is_same
 
 
 @pytest.mark.parametrize("text", ["v1", "v1\n{}\nnot json", "v1\n{}\n7"])

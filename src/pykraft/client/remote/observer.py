@@ -335,6 +335,7 @@ class Observer(AbstractAsyncContextManager["Observer", None]):
         self._snapshots = SnapshotFetch(self._leader, patience, size_bytes_max=limits.size_bytes_max)
         self._window: Window | None = None
         self._is_under_way = False
+        self._fetch_size_bytes_max = limits.size_bytes_max
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
@@ -344,9 +345,10 @@ class Observer(AbstractAsyncContextManager["Observer", None]):
         self._snapshots.close()
         await self._leader.close()
 
-    def seek(self, start: Start | Offset) -> None:
-        """Begin anew at another place, over the same connection."""
+    def seek(self, start: Start | Offset, *, size_bytes_max: int | None = None) -> None:
+        """Begin anew at another place, over the same connection; with ``size_bytes_max`` in fetches of this size."""
         self._start, self._window, self._is_under_way = start, None, False
+        self._fetch_size_bytes_max = size_bytes_max or self._limits.size_bytes_max
 
     @property
     def next_offset(self) -> Offset | None:
@@ -498,7 +500,7 @@ class Observer(AbstractAsyncContextManager["Observer", None]):
             # offsets.
             last_fetched_epoch=epoch if window.end_epoch is None else window.end_epoch,
             wait_ms_max=self._limits.wait_ms_max,
-            size_bytes_max=self._limits.size_bytes_max,
+            size_bytes_max=self._fetch_size_bytes_max,
             high_watermark=-1 if window.high_watermark is None else window.high_watermark,
             is_committed_only=True,
         )

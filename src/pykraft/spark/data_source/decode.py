@@ -166,7 +166,7 @@ def _constant(value: str | int | None, count: int) -> pa.Array:
 
 def _topic_and_partition(origin: Origin) -> tuple[str, int]:
     if origin.replica is None:
-        return METADATA_TOPIC_NAME, 0
+        return origin.topic or METADATA_TOPIC_NAME, 0
     name = Path(origin.path).parent.name
     topic, _, partition = name.rpartition("-")
     return (topic, int(partition)) if topic and PARTITION_TEXT.fullmatch(partition) else (name, 0)

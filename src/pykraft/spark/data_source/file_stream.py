@@ -5,12 +5,15 @@ restarted query continues where it was, and a query over another log, or over a 
 each micro-batch are checked. The offset also has where the stream ``began``, because Spark does not store the start of
 the first micro-batch and asks for it again after a kill. A replica may have more than is committed.
 
+Which directories there are may change from one micro-batch to the next. A position belongs to the directory's id, or to
+its path if it has none; the name that a replica gets from the paths of the moment is kept with it (`give_names`).
+
 Invariant: the two offsets of a micro-batch alone decide its plan, so a repeated one has the same rows.
 
 Source: PySpark ``DataSourceStreamReader``.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -18,8 +21,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from pykraft.errors import CorruptionError, StorageError, UsageError
-from pykraft.log.directory import meta_in
+from pykraft.errors import CorruptionError, UsageError
 from pykraft.spark.data_source import file_plan
 from pykraft.spark.data_source.decode import SplitPartition, read_split
 from pykraft.spark.data_source.options import SourceOptions, TriggerDelay, default_limit, records_and_bytes
@@ -30,7 +32,9 @@ from pykraft.spark.error_text import rows_without_traceback, without_traceback
 from pykraft.types import Offset
 
 ReplicaPosition = dict[str, Any]
-"""One replica in a checkpoint: ``offset``, ``began``, and if known ``epoch`` and ``crc``."""
+"""One replica in a checkpoint: ``path``, ``offset``, ``began``, and if known ``id``, ``epoch`` and ``crc``.
+
+Those of older versions of pykraft have neither ``path`` nor ``id``."""
 
 
 class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -41,6 +45,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._selection = select(columns or columns_for(options), options)
         self._cursors: dict[tuple[str, Offset], Cursor] = {}
+        self._names: dict[str, str] = {}
         self._end: dict[str, Any] | None = None
         self._delay = TriggerDelay(options)
 
@@ -48,11 +53,10 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as below
         """See `DataSourceStreamReader`: as the options say."""
         replicas: dict[str, ReplicaPosition] = {}
-        found = file_plan.find_replicas(self._options.patterns)
-        file_plan.check_names(found, self._options)
+        found = self._find_replicas()
+        file_plan.check_bounds(found, self._options)
         for replica in found:
-            offset, cursor = self._find_start(replica)
-            replicas[replica.name] = position_of(cursor, offset, began=offset)
+            replicas[replica.name] = self._new_position(replica)
         return {"cluster": _cluster_id(found), "replicas": replicas}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -63,7 +67,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """See `SupportsTriggerAvailableNow`: the stream ends at the current log ends."""
         self._end = {
-            replica.name: file_plan.end_of(replica) for replica in file_plan.find_replicas(self._options.patterns)
+            replica.path: file_plan.end_of(replica) for replica in file_plan.find_replicas(self._options.patterns)
         }
 
     @without_traceback
@@ -72,8 +76,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Errors: UsageError for a checkpoint of another quorum, and for a truncated log; CorruptionError.
         """
-        replicas = file_plan.find_replicas(self._options.patterns)
-        _check_cluster(start, replicas)
+        replicas = self._replicas(start)
         share = max(1, len(replicas))
         found: dict[str, ReplicaPosition] = {}
         for replica in replicas:
@@ -82,17 +85,19 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             plan = self._plan(replica, position, most)
             end = Offset(max(min(plan.end.offset, most.end_offset), position["offset"]))
             is_new = end != position["offset"]
-            found[replica.name] = position_of(plan.end, end, began=position.get("began")) if is_new else position
+            if is_new:
+                position = owner_of(replica) | position_of(plan.end, end, began=position.get("began"))
+            found[replica.name] = position
         if self._end is None and self._delay.holds_back(_records_between(start["replicas"], found)):
             return start
-        missing = {name: position for name, position in start["replicas"].items() if name not in found}
-        return {"cluster": start["cluster"], "replicas": found | missing}
+        is_same = found == {name: start["replicas"].get(name) for name in found}
+        cluster_id = start["cluster"] if is_same else start["cluster"] or _cluster_id(replicas)
+        return {"cluster": cluster_id, "replicas": {**start["replicas"], **found}}
 
     @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """See `DataSourceStreamReader`. Errors: as `latestOffset`."""
-        replicas = file_plan.find_replicas(self._options.patterns)
-        _check_cluster(start, replicas)
+        replicas = self._replicas(end)
         splits: list[InputPartition] = []
         for replica in replicas:
             position = end["replicas"].get(replica.name)
@@ -113,13 +118,14 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """See `DataSourceStreamReader`: the log ends."""
         replicas = file_plan.find_replicas(self._options.patterns)
-        positions = {replica.name: {"offset": file_plan.end_of(replica)} for replica in replicas}
+        names = {replica.path: self._names.get(replica.path, replica.name) for replica in replicas}
+        positions = {names[replica.path]: {"offset": file_plan.end_of(replica)} for replica in replicas}
         return {"cluster": _cluster_id(replicas), "replicas": positions}
 
     def _limit(self, replica: ReplicaLog, limit: ReadLimit, share: int) -> Limit:
         end = file_plan.find_end(replica, self._options.end, replica.start())
         if self._end is not None:
-            end = min(end, self._end.get(replica.name, Offset(0)))
+            end = min(end, self._end.get(replica.path, Offset(0)))
         records, size_bytes = records_and_bytes(limit, self._options)
         return Limit(
             end_offset=end,
@@ -163,16 +169,95 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if known is not None:
             log_start = None if self._options.fails_on_data_loss else replica.start().offset
             return known if log_start is None or log_start <= known["offset"] else {"offset": log_start}
-        offset, cursor = self._find_start(replica)
-        return position_of(cursor, offset, began=offset)
+        return self._new_position(replica)
 
-    def _find_start(self, replica: ReplicaLog) -> tuple[Offset, Cursor]:
-        return file_plan.find_start(replica, self._options.start, or_log_start=not self._options.fails_on_data_loss)
+    def _new_position(self, replica: ReplicaLog) -> ReplicaPosition:
+        or_log_start = not self._options.fails_on_data_loss
+        offset, cursor = file_plan.find_start(replica, self._options.start, or_log_start=or_log_start)
+        return owner_of(replica) | position_of(cursor, offset, began=offset)
+
+    def _find_replicas(self) -> list[ReplicaLog]:
+        """The replicas of the moment, under the names of the moment. Errors: as `find_replicas`."""
+        replicas = file_plan.find_replicas(self._options.patterns)
+        ids = [replica.id for replica in replicas]
+        for replica, directory_id in zip(replicas, ids, strict=True):
+            replica.is_copy = ids.count(directory_id) > 1
+        return replicas
+
+    def _replicas(self, known: Mapping[str, Any]) -> list[ReplicaLog]:
+        """The replicas of the moment, under the names that a stream offset has. Errors: UsageError."""
+        replicas = self._find_replicas()
+        _check_cluster(known, replicas)
+        give_names(replicas, known["replicas"])
+        self._names = {replica.path: replica.name for replica in replicas}
+        return replicas
+
+
+def owner_of(replica: ReplicaLog) -> ReplicaPosition:
+    """What a position belongs to."""
+    return {"path": replica.path} if replica.id is None else {"path": replica.path, "id": replica.id}
+
+
+def give_names(replicas: Sequence[ReplicaLog], known: Mapping[str, ReplicaPosition]) -> None:
+    """Give replicas the names that their positions have in a stream, whatever directories have come and gone since.
+
+    1. The path is the same, and so is the id as far as both are known.
+    2. The id is the same: the directory was moved.
+    3. The path is the same, but the id is another one: the directory was formatted again, and maybe filled again by its
+       leader. Then epoch and CRC say whether it has the same log.
+    4. A position of an older version has only a name, which was a part of the path.
+    5. Others are new. Their name is that of the moment, unless another replica has it already.
+
+    Errors: UsageError if it is unknown which replica an old position is of, or for another log under the same path.
+    """
+    left = dict(known)
+    waiting = list(replicas)
+
+    def match(is_same: Callable[[ReplicaLog, str, ReplicaPosition], bool]) -> None:
+        for replica in list(waiting):
+            found = next((name for name, position in left.items() if is_same(replica, name, position)), None)
+            if found is not None:
+                _refuse_unproven(replica, left.pop(found))
+                waiting.remove(replica)
+                replica.name = found
+
+    def is_at(replica: ReplicaLog, position: ReplicaPosition) -> bool:
+        return position.get("path") == replica.path
+
+    # 1., 2., 3. In this order: a directory may stand where another one was before.
+    match(lambda replica, _, position: is_at(replica, position) and position.get("id") in (None, replica.id))
+    match(lambda replica, _, position: replica.id is not None and position.get("id") == replica.id)
+    match(lambda replica, _, position: is_at(replica, position))
+    # 4. As the version that wrote it would name it, or else a folder of the path.
+    match(lambda replica, name, position: "path" not in position and replica.name == name)
+    for old in [name for name, position in left.items() if "path" not in position]:
+        may_be = [replica for replica in waiting if f"/{old}/" in f"{replica.path}/"]
+        if len(may_be) > 1:
+            raise UsageError(
+                f"the checkpoint of an older pykraft names a replica {old}, which may be "
+                f"{' or '.join(replica.path for replica in may_be)}: run the query once more with the directories that "
+                "it had, or start over with another checkpoint"
+            )
+        for replica in may_be:
+            waiting.remove(replica)
+            replica.name = old
+    # 5. Two replicas of one name would have one position.
+    for replica in waiting:
+        if replica.name in known:
+            replica.name = replica.path
+
+
+def _refuse_unproven(replica: ReplicaLog, position: ReplicaPosition) -> None:
+    """Refuse a position in a directory with another id, unless a CRC can tell. Errors: UsageError."""
+    if None in (replica.id, position.get("id")) or replica.id == position["id"]:
+        return
+    if "crc" not in position and position["offset"] != position.get("began"):
+        raise replica.cut_back(position["offset"])
 
 
 def _cluster_id(replicas: Sequence[ReplicaLog]) -> str | None:
     """The cluster of these logs, if their directories say so. Errors: UsageError for several clusters."""
-    found = {_cluster_id_of(replica) for replica in replicas} - {None}
+    found = {replica.meta.cluster_id for replica in replicas if replica.meta is not None}
     if len(found) > 1:
         raise UsageError(f"these are the logs of several clusters: {', '.join(sorted(map(str, found)))}")
     return found.pop() if found else None
@@ -212,7 +297,11 @@ def _begin(start: ReplicaPosition, end: ReplicaPosition) -> ReplicaPosition:
 def resumed(replica: ReplicaLog, position: ReplicaPosition) -> Cursor:
     """The batch that holds a position's offset. Errors: UsageError if the batch before it has changed."""
     if "crc" not in position:
-        return replica.seek(position["offset"])
+        cursor = replica.seek(position["offset"])
+        has_read = position["offset"] > position.get("began", position["offset"])
+        if has_read and cursor.offset < position["offset"] and cursor.offset == replica.end():
+            raise replica.cut_back(position["offset"])
+        return cursor
     return replica.resume(Cursor(offset=position["offset"], epoch=position["epoch"], crc=position["crc"]))
 
 
@@ -222,11 +311,3 @@ def _check_end(replica: ReplicaLog, found: Cursor, position: ReplicaPosition) ->
         "crc" in position and position_of(found, found.offset, began=None) != known
     ):
         raise replica.cut_back(position["offset"])
-
-
-def _cluster_id_of(replica: ReplicaLog) -> str | None:
-    try:
-        meta = meta_in(replica.fs, replica.directory.parent)
-    except StorageError:
-        return None
-    return None if meta is None else meta.cluster_id

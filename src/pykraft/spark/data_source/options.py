@@ -107,9 +107,9 @@ class Bound:
     timestamp_ms: int | None = None
     is_latest: bool = False
 
-    def offset_of(self, replica: str | None) -> Offset | None:
-        """The offset for this replica, if one was given."""
-        return dict(self.by_replica).get(replica or "", self.offset)
+    def offset_of(self, *names: str | None) -> Offset | None:
+        """The offset for the replica that has these names, if one was given."""
+        return next((offset for name, offset in self.by_replica if name in names), self.offset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -117,11 +117,13 @@ class BatchIdentity:
 class Origin:
     """Where batches are from, and their wanted offsets, the end excluded.
 
-    Batches of a live quorum have no ``replica`` and no ``position``, and ``path`` only names the quorum in messages.
+    Batches of a live quorum have no ``replica`` and no ``position``, and ``path`` only names the quorum in messages;
+    they have the ``topic`` that the directory's name says of others.
     """
 
     replica: str | None = None
     path: str
+    topic: str | None = None
     position: int = 0
     start_offset: Offset = OFFSET_MIN
     end_offset: Offset = OFFSET_MAX

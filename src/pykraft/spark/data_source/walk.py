@@ -18,21 +18,24 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
 from pykraft.errors import CorruptionError, ProtocolError, StorageError, UsageError
+from pykraft.log.directory import meta_in
 from pykraft.log.evidence import ALL_SYNCED, read_evidence
 from pykraft.log.fs import File, Fs
 from pykraft.log.index import OFFSET_ENTRY
 from pykraft.log.judge import Evidence, end_of_cleaning, refuse_impossible
 from pykraft.log.paths import DELETED, LOG, OFFSET_INDEX, parse_segment_file
 from pykraft.log.scan import scan_headers
+from pykraft.log.small_files.meta import MetaProperties
 from pykraft.log.tail import Expected
 from pykraft.object_storage.files import Files
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, read_header
 from pykraft.spark.data_source.segment_walk import BatchSpan, WalkState, base_offset_of, walk_segment
-from pykraft.types import EPOCH_ZERO, Epoch, Offset
+from pykraft.types import EPOCH_ZERO, Epoch, Offset, uuid_text
 
 OFFSET_MAX = Offset(2**63 - 1)
 
@@ -67,7 +70,29 @@ class ReplicaLog:
         self.name = name
         self.fs = fs or Files()
         self.directory = directory
+        self.is_copy = False
+        """True if other replicas have the same directory id."""
         self._named = frozenset(named) if named is not None else None
+
+    @cached_property
+    def meta(self) -> MetaProperties | None:
+        """The properties of the directory that the partition lies in; None if they are not there or unreadable."""
+        try:
+            return meta_in(self.fs, self.directory.parent)
+        except StorageError:
+            return None
+
+    @property
+    def id(self) -> str | None:
+        """Directory id and partition, which stay when the directory is moved; None without an id of its own."""
+        if self.is_copy or self.meta is None or self.meta.directory_id is None:
+            return None
+        return f"{uuid_text(self.meta.directory_id)}/{self.directory.name}"
+
+    @property
+    def path(self) -> str:
+        """The whole path, or the URI."""
+        return str(self.directory.absolute())
 
     def segments(self) -> list[Path]:
         """The segments that are there now, oldest first. Errors: StorageError when the directory cannot be read."""

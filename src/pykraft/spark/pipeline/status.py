@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from pykraft.errors import UsageError
 from pykraft.spark.data_source.options import parse_options
 from pykraft.spark.pipeline.upkeep import refuse_parquet
-from pykraft.spark.tables.commit import end_offset
+from pykraft.spark.tables.commit import end_offset, offsets_in
 from pykraft.spark.tables.delta import DeltaTables
 from pykraft.spark.tables.names import CHECKPOINT, TABLES
 
@@ -55,7 +55,7 @@ def check_belongs(tables: DeltaTables, checkpoint: Path, source: Mapping[str, st
 
 
 def _option(end: Mapping[str, Any]) -> str:
-    return f"'{json.dumps(end['replicas'])}'" if "replicas" in end else str(end["offset"])
+    return f"'{json.dumps(offsets_in(end))}'" if "replicas" in end else str(end["offset"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -270,13 +270,16 @@ def commit_of(checkpoint: Path, stream: str, batch_id: int) -> Commit:
 
 
 def place_of(offset: Mapping[str, Any]) -> dict[str, Any]:
-    """Cluster and offsets of the source, without fields that only help to find the position again."""
-    return _at(offset, "offset")
+    """Cluster and offsets of the source, with epoch and CRC of the batch before, if they are known.
+
+    Replicas have a directory id or a path here: their names depend on which others there were.
+    """
+    return _at(offset, "offset", "")
 
 
 def begin_of(offset: Mapping[str, Any]) -> dict[str, Any]:
     """Where the stream began, which each of its offsets records."""
-    return _at(offset, "began")
+    return _at(offset, "began", "began_")
 
 
 def _known(checkpoint: Path, batch_id: int) -> dict[str, Any]:
@@ -286,11 +289,40 @@ def _known(checkpoint: Path, batch_id: int) -> dict[str, Any]:
     return found
 
 
-def _at(offset: Mapping[str, Any], key: str) -> dict[str, Any]:
+def _at(offset: Mapping[str, Any], key: str, prefix: str) -> dict[str, Any]:
     if "replicas" in offset:
-        positions = {name: position[key] for name, position in offset["replicas"].items() if key in position}
+        positions = {
+            position.get("id") or position.get("path") or name: _with_batch({"offset": position[key]}, position, prefix)
+            for name, position in offset["replicas"].items()
+            if key in position
+        }
         return {"cluster": offset["cluster"], "replicas": dict(sorted(positions.items()))}
-    return {"cluster": offset["cluster"], "offset": offset.get(key)}
+    return _with_batch({"cluster": offset["cluster"], "offset": offset.get(key)}, offset, prefix)
+
+
+def _with_batch(place: dict[str, Any], position: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    return place | {name: position[prefix + name] for name in ("epoch", "crc") if prefix + name in position}
+
+
+def offsets_in(place: Mapping[str, Any]) -> dict[str, int]:
+    """The offset of each replica; a live quorum has no name. Older versions of pykraft wrote only the offsets."""
+    replicas = place.get("replicas", {"": place})
+    return {name: found["offset"] if isinstance(found, Mapping) else found for name, found in replicas.items()}
+
+
+def is_same_place(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two places are the same, as far as both know cluster, epoch and CRC."""
+    if offsets_in(one) != offsets_in(other) or not _agree(one, other, ("cluster", "epoch", "crc")):
+        return False
+    others = other.get("replicas", {})
+    return all(_agree(found, others[name], ("epoch", "crc")) for name, found in one.get("replicas", {}).items())
+
+
+def _agree(one: object, other: object, names: Sequence[str]) -> bool:
+    if not isinstance(one, Mapping) or not isinstance(other, Mapping):
+        return True
+    pairs = ((one.get(name), other.get(name)) for name in names)
+    return all(None in pair or pair[0] == pair[1] for pair in pairs)
 
 
 def check_first(folder: Path, asked: Commit) -> None:
@@ -316,14 +348,14 @@ def is_new(folder: Path, asked: Commit, *, same: Commit | None, newest: Commit |
         )
     if same is not None:
         # 1. A repetition, or a checkpoint that counts anew.
-        if (same.start, same.end) != (asked.start, asked.end):
+        if not (is_same_place(same.start, asked.start) and is_same_place(same.end, asked.end)):
             raise UsageError(
                 f"{folder}: micro-batch {asked.batch_id} of the checkpoint is {_span(asked)}, but the table holds "
                 f"{_span(same)} under that number: the checkpoint is too old. To continue, {WAY_OUT}"
             )
         return False
     # 2. A new name must continue the table.
-    if newest.end != asked.start:
+    if not is_same_place(newest.end, asked.start):
         raise UsageError(
             f"{folder}: the next micro-batch of the checkpoint is {_span(asked)}, but the table ends "
             f"with {_span(newest)}: rows would be missing or duplicated. To continue, {WAY_OUT}"
