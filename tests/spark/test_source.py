@@ -159,7 +159,8 @@ def test_filters_reach_the_source(spark: SparkSession, tmp_path: Path) -> None:
         write_segment(tmp_path, batch([b"a", b"b"], base_offset=place, epoch=epoch), base_offset=place)
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
-        frame = spark.read.format("pykraft").option("pushFilters", "true").load(str(tmp_path))
+        given = {"pushFilters": "true", "minPartitions": "3"}  # a task for each segment
+        frame = spark.read.format("pykraft").options(**given).load(str(tmp_path))
         for condition, offsets, tasks in (
             ("epoch = 2", [2, 3], 1),
             ("offset > 2", [3, 4, 5], 2),

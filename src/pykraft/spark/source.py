@@ -25,7 +25,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pykraft.spark.data_source.decode import SplitPartition, read_split
+from pykraft.spark.data_source.decode import partitions_of, read_split
 from pykraft.spark.data_source.file_plan import check_bounds, find_replicas, plan_batch, split_size_bytes
 from pykraft.spark.data_source.file_stream import FilesStreamReader
 from pykraft.spark.data_source.options import SourceOptions, parse_options
@@ -58,7 +58,7 @@ class LogReader(DataSourceReader):
         wanted = [replica for replica in replicas if bounds.has_replica(replica.name)]
         size_bytes = split_size_bytes(wanted, options)
         plans = (plan_batch(each, options, size_bytes=size_bytes, bounds=bounds) for each in wanted)
-        return [SplitPartition(split) for plan in plans for split in plan.splits]
+        return partitions_of([split for plan in plans for split in plan.splits], options)
 
     @rows_without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

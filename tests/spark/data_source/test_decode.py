@@ -13,12 +13,11 @@ import pytest
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from pykraft.errors import CorruptionError, UsageError
+from pykraft.errors import CorruptionError, StorageError, UsageError
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, crc_of, read_header
 from pykraft.protocol.records import decode_control, decode_records, encode_control_batch, scan
 from pykraft.spark.data_source import decode
 from pykraft.spark.data_source.decode import (
-    COLUMN_MADE,
     INT32_MAX,
     METADATA_COLUMNS,
     DamagedBytes,
@@ -353,8 +352,9 @@ def test_a_live_quorum_has_the_topic_that_kafka_s_tools_ask_for() -> None:
 
 @pytest.mark.parametrize("value", ["text", 5, None])
 def test_a_column_of_one_value_has_as_many_rows_as_asked_for(value: str | int | None) -> None:
-    for count in (0, 3, COLUMN_MADE, COLUMN_MADE + 1):
+    for count in (0, 1, 3, 65_536, 65_537):
         column = constant(value, count)
+        column.validate(full=True)
         assert len(column) == count
         assert set(column.to_pylist()) <= {value}
 
@@ -470,7 +470,8 @@ def read(partition: InputPartition, **options: str) -> list[dict[str, Any]]:
 
 
 def whole(segment: Path) -> SplitPartition:
-    return SplitPartition(Split(replica="n1", path=str(segment), position=0, end_position=segment.stat().st_size))
+    split = Split(replica="n1", path=str(segment), position=0, end_position=segment.stat().st_size)
+    return SplitPartition((split,))
 
 
 def test_rows_of_records_and_of_batches(tmp_path: Path) -> None:
@@ -499,9 +500,32 @@ def test_what_the_walk_found_damaged_is_one_row(tmp_path: Path) -> None:
         start_offset=Offset(4),
         damage="no batch",
     )
-    (row,) = read(SplitPartition(split), corrupt="mark")
+    (row,) = read(SplitPartition((split,)), corrupt="mark")
     assert (row["position"], row["batch_size"], row["offset"], row["corrupt"]) == (7, 83, 4, "no batch")
 
 
 def test_a_partition_without_a_split_has_no_row() -> None:
     assert read(InputPartition(None)) == []
+
+
+def test_a_segment_that_is_gone_since_the_plan_has_no_row_if_that_may_be(tmp_path: Path) -> None:
+    for number in range(3):
+        write_segment(tmp_path / "n1" / "p-0", three_batches()[number], base_offset=2 * number)
+    given = {"path": str(tmp_path / "n1" / "p-0")}
+    (partition,) = LogReader(parse_options(given)).partitions()
+    (tmp_path / "n1" / "p-0" / "00000000000000000002.log").unlink()
+    with pytest.raises(StorageError, match=r"00000000000000000002\.log"):
+        read(partition)
+    assert [row["offset"] for row in read(partition, failOnDataLoss="false")] == [0, 1, 4, 5]
+
+
+def test_many_small_segments_are_a_few_tasks(tmp_path: Path) -> None:
+    """A task costs some 40 ms, and a segment of so few bytes one."""
+    for number in range(300):
+        write_segment(tmp_path / "n1" / "p-0", batch([b"a", b"b"], base_offset=2 * number), base_offset=2 * number)
+    reader = LogReader(parse_options({"path": str(tmp_path / "n1" / "p-0")}))
+    partitions = list(reader.partitions())
+    assert len(partitions) <= 40
+    assert [row["offset"] for part in partitions for row in read(part)] == list(range(600))
+    asked = LogReader(parse_options({"path": str(tmp_path / "n1" / "p-0"), "minPartitions": "100"}))
+    assert len(asked.partitions()) >= 100

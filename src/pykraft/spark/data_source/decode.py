@@ -20,6 +20,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +29,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from pykraft.config import METADATA_TOPIC_NAME
-from pykraft.errors import CorruptionError, ProtocolError
+from pykraft.errors import CorruptionError, ProtocolError, StorageError
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, check_crc, open_batch, read_header
 from pykraft.protocol.compression import Compression
 from pykraft.protocol.control import TABLES, ControlType, control_type
@@ -39,13 +40,11 @@ from pykraft.spark.data_source.bulk import find_values, gather_values
 from pykraft.spark.data_source.headers import Headers, headers_of
 from pykraft.spark.data_source.options import SourceOptions
 from pykraft.spark.data_source.selection import EVERY_BATCH, EVERY_RECORD, Selection, arrow_schema
-from pykraft.spark.data_source.splits import OFFSET_MIN, Origin, Split, chunks_with, judged
+from pykraft.spark.data_source.splits import OFFSET_MIN, Origin, Split, chunks_with, judged, packed
 from pykraft.spark.data_source.walk import OFFSET_MAX
 from pykraft.types import Buffer, Offset
 
 INT32_MAX = 2**31 - 1
-COLUMN_MADE = 65_536
-"""Rows of a shared column; as many as a row group has, unless one batch has more."""
 PARTITION_TEXT = re.compile(r"[0-9]{1,9}")
 
 
@@ -151,17 +150,19 @@ def location_columns(origin: Origin, positions: np.ndarray) -> dict[str, pa.Arra
 
 
 def constant(value: str | int | None, count: int) -> pa.Array:
-    """A column of one value: a text, a 32-bit number, or a null text. Columns of up to `COLUMN_MADE` rows share one."""
-    if count > COLUMN_MADE:
-        return _constant(value, count)
-    return _constant(value, COLUMN_MADE).slice(0, count)
+    """A column of one value: a text, a 32-bit number, or a null text. Columns of about as many rows share one."""
+    return _constant(value, 1 << max(count - 1, 0).bit_length()).slice(0, count)
 
 
 @lru_cache(maxsize=32)
 def _constant(value: str | int | None, count: int) -> pa.Array:
     if value is None:
         return pa.nulls(count, pa.string())
-    return number_column([value] * count, pa.int32()) if isinstance(value, int) else text_column([value] * count)
+    if isinstance(value, int):
+        return array_column(np.full(count, value, dtype=np.int32), pa.int32())
+    text = value.encode()
+    edges = np.arange(count + 1, dtype=np.int32) * len(text)
+    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(edges), pa.py_buffer(text * count)])
 
 
 def _topic_and_partition(origin: Origin) -> tuple[str, int]:
@@ -405,6 +406,9 @@ def _values_of_kraft(batch: Buffer) -> list[bytes] | None:
 
 
 BATCH_ROWS_MAX = 4_096
+GROUP_ROWS_MIN = 8_192
+GROUP_SIZE_BYTES_MIN = 4 * 1024 * 1024
+"""Groups of rows of several segments are joined up to here."""
 
 
 def batches_of(
@@ -467,16 +471,57 @@ def _times(origin: Origin, positions: np.ndarray, times_ms: np.ndarray) -> pa.Ar
 
 @dataclass(frozen=True)
 class SplitPartition(InputPartition):
-    """The chunk of a log that one task reads."""
+    """The chunks of logs that one task reads."""
 
-    split: Split
+    splits: tuple[Split, ...]
+
+
+def partitions_of(splits: Sequence[Split], options: SourceOptions) -> list[SplitPartition]:
+    """The tasks for these splits, in order."""
+    return [SplitPartition(group) for group in packed(splits, tasks_min=options.tasks_min)]
 
 
 def read_split(partition: InputPartition, options: SourceOptions, selection: Selection) -> Iterator[pa.RecordBatch]:
-    """The wanted rows of one split. Errors: CorruptionError, unless damage is to be marked; StorageError."""
+    """The wanted rows of the splits of one task.
+
+    Errors: CorruptionError, unless damage is to be marked; StorageError, unless a segment is gone and that may be.
+    """
     if not isinstance(partition, SplitPartition):
         return  # without partitions, Spark reads an empty placeholder
-    split = partition.split
+    if len(partition.splits) == 1:
+        yield from _rows_of_split(partition.splits[0], options, selection)
+        return
+    # Of small segments: Spark takes as long for a group of ten rows as for thousands.
+    waiting: list[pa.RecordBatch] = []
+    count = size_bytes = 0
+    for rows in chain.from_iterable(_rows_of_split(split, options, selection) for split in partition.splits):
+        waiting.append(rows)
+        count, size_bytes = count + rows.num_rows, size_bytes + rows.nbytes
+        if count >= GROUP_ROWS_MIN or size_bytes >= GROUP_SIZE_BYTES_MIN:
+            yield _joined(waiting)
+            waiting, count, size_bytes = [], 0, 0
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(groups: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(groups) == 1:
+        return groups[0]
+    table = pa.Table.from_batches(groups).combine_chunks()
+    columns = [column.chunk(0) if column.num_chunks else pa.array([], column.type) for column in table.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=groups[0].schema)
+
+
+def _rows_of_split(split: Split, options: SourceOptions, selection: Selection) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from _rows_in(split, options, selection)
+    except StorageError as error:
+        # A node may delete a segment after the plan was made.
+        if options.fails_on_data_loss or not isinstance(error.__cause__, FileNotFoundError):
+            raise
+
+
+def _rows_in(split: Split, options: SourceOptions, selection: Selection) -> Iterator[pa.RecordBatch]:
     if split.damage is not None:
         size_bytes = split.end_position - split.position
         damage = DamagedBytes(position=0, size_bytes=size_bytes, offset=split.start_offset, text=split.damage)

@@ -49,14 +49,15 @@ def find_replicas(patterns: Sequence[str]) -> list[ReplicaLog]:
             found += len(files)
             if files and fs.is_folder(path):
                 whole.add(path)
-            for file in files:
-                named.setdefault(file.parent, set()).add(file)
+            elif files:
+                named.setdefault(path.parent, set()).add(path)
         if not found:
             raise UsageError(f"{pattern}: no segment files; give partition directories, .log files or globs of them")
-    names = replica_names(sorted(named))
+    directories = sorted(whole | named.keys())
+    names = replica_names(directories)
     return [
         ReplicaLog(names[directory], directory, None if directory in whole else sorted(named[directory]), fs)
-        for directory in sorted(named)
+        for directory in directories
     ]
 
 
@@ -199,12 +200,12 @@ def end_of(replica: ReplicaLog) -> Offset:
     return while_segments_vanish(replica.end)
 
 
-def find_end(replica: ReplicaLog, bound: Bound, start: Cursor) -> Offset:
-    """The end offset of the query (exclusive). Errors: as `plan_batch`."""
+def find_end(replica: ReplicaLog, bound: Bound, start: Cursor | None = None) -> Offset:
+    """The end offset of a query (exclusive) that begins at ``start``, or where the log does. Errors: `plan_batch`."""
     offset = _asked_offset(replica, bound)
     if offset is not None:
         return offset
-    return OFFSET_MAX if bound.timestamp_ms is None else _since(replica, start, bound.timestamp_ms)
+    return OFFSET_MAX if bound.timestamp_ms is None else _since(replica, start or replica.start(), bound.timestamp_ms)
 
 
 def _since(replica: ReplicaLog, start: Cursor, timestamp_ms: int) -> Offset:

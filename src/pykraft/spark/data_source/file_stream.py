@@ -23,10 +23,10 @@ from pyspark.sql.types import StructType
 
 from pykraft.errors import CorruptionError, UsageError
 from pykraft.spark.data_source import file_plan
-from pykraft.spark.data_source.decode import SplitPartition, read_split
+from pykraft.spark.data_source.decode import partitions_of, read_split
 from pykraft.spark.data_source.options import SourceOptions, TriggerDelay, default_limit, records_and_bytes
 from pykraft.spark.data_source.selection import columns_for, select
-from pykraft.spark.data_source.splits import Limit, SplitPlan, plan_splits
+from pykraft.spark.data_source.splits import Limit, Split, SplitPlan, plan_splits
 from pykraft.spark.data_source.walk import Cursor, ReplicaLog
 from pykraft.spark.error_text import rows_without_traceback, without_traceback
 from pykraft.types import Offset
@@ -98,7 +98,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """See `DataSourceStreamReader`. Errors: as `latestOffset`."""
         replicas = self._replicas(end)
-        splits: list[InputPartition] = []
+        splits: list[Split] = []
         for replica in replicas:
             position = end["replicas"].get(replica.name)
             if position is not None:
@@ -107,8 +107,8 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     continue
                 plan = self._plan(replica, begin, Limit(end_offset=position["offset"]))
                 _check_end(replica, plan.end, position)
-                splits += [SplitPartition(split) for split in plan.splits]
-        return splits
+                splits += plan.splits
+        return partitions_of(splits, self._options)
 
     @rows_without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -123,7 +123,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"cluster": _cluster_id(replicas), "replicas": positions}
 
     def _limit(self, replica: ReplicaLog, limit: ReadLimit, share: int) -> Limit:
-        end = file_plan.find_end(replica, self._options.end, replica.start())
+        end = file_plan.find_end(replica, self._options.end)
         if self._end is not None:
             end = min(end, self._end.get(replica.path, Offset(0)))
         records, size_bytes = records_and_bytes(limit, self._options)

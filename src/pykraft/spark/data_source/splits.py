@@ -35,6 +35,10 @@ from pykraft.types import Buffer, Epoch, Offset
 SPLIT_SIZE_BYTES = 128 * 1024 * 1024
 """About how much of a segment one task reads, as Spark's own sources of files do; each task costs 40 ms of processor
 time before its first row."""
+OPEN_SIZE_BYTES = 1024 * 1024
+"""To open a segment, and to read what other files say about its log, counts as so many bytes."""
+TASKS_FEW = 32
+TASK_SIZE_BYTES_MIN = 4 * 1024 * 1024
 CHUNK_SIZE_BYTES = 4 * 1024 * 1024
 """About how much of it is in memory at one time: what a processor's cache holds is decoded in two thirds of the time.
 """
@@ -276,6 +280,25 @@ class _Cut:
 def _goes_on(split: Split, one: BatchSpan, size_bytes: int) -> bool:
     is_same = split.path == str(one.segment) and split.damage is None and one.damage is None
     return is_same and one.end_position - split.position <= size_bytes
+
+
+def packed(splits: Sequence[Split], *, tasks_min: int | None = None) -> list[tuple[Split, ...]]:
+    """Put small splits together, in order: a task costs more than the opening of a file.
+
+    `TASKS_FEW` tasks are enough for small splits; ``tasks_min`` asks for more.
+    """
+    weights = [split.end_position - split.position + OPEN_SIZE_BYTES for split in splits]
+    few = max(TASK_SIZE_BYTES_MIN, sum(weights) // TASKS_FEW)
+    most = min(SPLIT_SIZE_BYTES, few, sum(weights) // (tasks_min or 1))
+    groups: list[list[Split]] = []
+    room = 0
+    for split, weight in zip(splits, weights, strict=True):
+        if weight > room:
+            groups.append([])
+            room = most
+        groups[-1].append(split)
+        room -= weight
+    return [tuple(group) for group in groups]
 
 
 def read_chunks(split: Split, *, size_bytes: int = CHUNK_SIZE_BYTES) -> Iterator[SplitChunk[ScannedHeaders]]:
