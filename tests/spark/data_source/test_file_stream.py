@@ -11,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
-from pykraft.errors import CorruptionError, UsageError
+from pykraft.errors import CorruptionError, TruncatedLogError, UsageError
 from pykraft.log.small_files.meta import MetaProperties, encode_meta
 from pykraft.protocol.batch import read_header
 from pykraft.spark.data_source.file_stream import FilesStreamReader
@@ -307,6 +307,35 @@ def test_a_micro_batch_is_not_read_from_a_log_that_was_cut_back_below_its_end(no
         for one in (made, reader(folder)):
             with pytest.raises((UsageError, CorruptionError)):
                 one.partitions(start, end)
+
+
+def test_a_stream_goes_on_before_the_cut_of_a_truncated_log(folder: Path) -> None:
+    """Also if it is cut again before the micro-batch is read, and if nothing follows yet."""
+    made = reader(folder, onTruncation="repair", maxRecordsPerTrigger="4")
+    position = made.initialOffset()
+    while (end := made.latestOffset(position, ReadMaxRows(4))) != position:
+        position = json.loads(json.dumps(end))
+    assert [mark[0] for mark in position["replicas"]["n1"]["marks"]] == [0, 2, 4]
+    write_segment(folder / "n1" / "p-0", batches(1))
+    cut = made.latestOffset(position, ReadAllAvailable())
+    assert (cut["replicas"]["n1"]["offset"], cut["replicas"]["n1"]["cut"]) == (2, 2)
+    assert read(made, position, cut) == []
+    assert reader(folder, onTruncation="repair").latestOffset(cut, ReadAllAvailable()) == cut
+    write_segment(folder / "n1" / "p-0", batches(1) + batches(2, first=1, epoch=EPOCH + 1))
+    end = reader(folder, onTruncation="repair").latestOffset(position, ReadAllAvailable())
+    assert (end["replicas"]["n1"]["offset"], end["replicas"]["n1"]["cut"]) == (6, 2)
+    assert read(reader(folder, onTruncation="repair"), position, end) == rows("n1", 2, 3, 4, 5)
+    write_segment(folder / "n1" / "p-0", batches(1) + batches(3, first=1, epoch=EPOCH + 2))
+    assert read(reader(folder, onTruncation="repair"), position, end) == [], "void anyway"
+    again = reader(folder, onTruncation="repair").latestOffset(json.loads(json.dumps(end)), ReadAllAvailable())
+    assert (again["replicas"]["n1"]["offset"], again["replicas"]["n1"]["cut"]) == (8, 2)
+    assert read(reader(folder, onTruncation="repair"), end, again) == rows("n1", 2, 3, 4, 5, 6, 7)
+    write_segment(folder / "n1" / "p-0", batches(5, epoch=EPOCH + 4))
+    everything = made.latestOffset(again, ReadAllAvailable())
+    assert everything["replicas"]["n1"]["cut"] == 0
+    del again["replicas"]["n1"]["marks"]
+    with pytest.raises(TruncatedLogError, match=r"the log was cut back below offset 8.*onTruncation = repair"):
+        made.latestOffset(again, ReadAllAvailable())
 
 
 def test_a_segment_that_was_read_to_its_end_may_vanish(folder: Path) -> None:

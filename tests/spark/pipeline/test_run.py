@@ -129,8 +129,8 @@ def test_a_driver_that_dies_before_spark_notes_the_micro_batch_leaves_nothing_tw
     write_segment(tmp_path / "n1" / "p-0", batches(0, 4))
     done: list[int] = []
 
-    def append_and_die(tables: DeltaTables, bronze: DataFrame, commit: Commit) -> None:
-        append_all(tables, bronze, commit)
+    def append_and_die(tables: DeltaTables, bronze: DataFrame, commit: Commit, **named: Any) -> None:
+        append_all(tables, bronze, commit, **named)
         done.append(commit.batch_id)
         if commit.batch_id == 1:
             raise KeyError(commit.batch_id)
@@ -203,6 +203,31 @@ def test_directories_come_and_go_and_no_row_is_there_twice(spark: SparkSession, 
     run(spark, given)
     rows = given.tables().read(spark, RECORDS).groupBy("replica").count().collect()
     assert {row["replica"]: row["count"] for row in rows} == {"kraft": 6, "n2": 6}
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_rows_of_a_truncated_log_leave_the_tables(
+    is_killed: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A follower lost what it had not committed, and got other records; the other replica keeps its rows."""
+    given = dataclasses.replace(options(tmp_path), source={"path": f"{tmp_path}/n*/p-0", "maxRecordsPerTrigger": "4"})
+    write_segment(tmp_path / "n1" / "p-0", batches(0, 3))
+    write_segment(tmp_path / "n2" / "p-0", batches(0, 3))
+    run(spark, given)
+    other = batch([b"other", b"another"], base_offset=2, epoch=9)
+    write_segment(tmp_path / "n1" / "p-0", batches(0, 1) + other)
+    if is_killed:
+        with monkeypatch.context() as killed:
+            killed.setattr(DeltaAppend, "finish", lambda *_: (_ for _ in ()).throw(KeyError("killed")))
+            with pytest.raises(StreamingQueryException):
+                run(spark, given)
+    run(spark, given)
+    rows = (
+        given.tables().read(spark, RECORDS).select("replica", "offset", "epoch").orderBy("replica", "offset").collect()
+    )
+    assert [row["offset"] for row in rows] == [0, 1, 2, 3, *range(6)]
+    assert [row["offset"] for row in rows if row["epoch"] == 9] == [2, 3]
+    assert offsets(spark, given, BRONZE) == [0, 0, 2, 2, 4]
 
 
 def test_tables_of_a_quorum_that_was_wiped_go_on_with_no_other_log(spark: SparkSession, tmp_path: Path) -> None:

@@ -14,14 +14,15 @@ Source: PySpark ``DataSourceStreamReader``.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from pykraft.errors import CorruptionError, UsageError
+from pykraft.errors import CorruptionError, TruncatedLogError, UsageError
 from pykraft.spark.data_source import file_plan
 from pykraft.spark.data_source.decode import partitions_of, read_split
 from pykraft.spark.data_source.options import SourceOptions, TriggerDelay, default_limit, records_and_bytes
@@ -31,8 +32,12 @@ from pykraft.spark.data_source.walk import Cursor, ReplicaLog
 from pykraft.spark.error_text import rows_without_traceback, without_traceback
 from pykraft.types import Offset
 
+MARKS_MAX: Final = 16
 ReplicaPosition = dict[str, Any]
 """One replica in a checkpoint: ``path``, ``offset``, ``began``, and if known ``id``, ``epoch`` and ``crc``.
+
+With ``onTruncation`` = ``repair`` also ``marks``, the positions before it; and ``cut``, if the micro-batch that ends
+there began before the one before it ended: what was read from that offset on is void.
 
 Those of older versions of pykraft have neither ``path`` nor ``id``."""
 
@@ -82,11 +87,16 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for replica in replicas:
             position = self._position(start, replica)
             most = self._limit(replica, limit, share)
-            plan = self._plan(replica, position, most)
+            try:
+                plan, cut = self._plan(replica, position, most), {}
+            except TruncatedLogError as error:
+                position = self._before_cut(replica, position, error)
+                plan, cut = self._plan(replica, position, most), {"cut": position["offset"]}
             end = Offset(max(min(plan.end.offset, most.end_offset), position["offset"]))
-            is_new = end != position["offset"]
-            if is_new:
-                position = owner_of(replica) | position_of(plan.end, end, began=position.get("began"))
+            if end != position["offset"] or cut:
+                marks = {"marks": marks_after(position)} if self._options.repairs_truncation else {}
+                new = owner_of(replica) | position_of(plan.end, end, began=position.get("began"))
+                position = new | marks | cut
             found[replica.name] = position
         if self._end is None and self._delay.holds_back(_records_between(start["replicas"], found)):
             return start
@@ -105,8 +115,14 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 begin = _begin(self._position(start, replica), position)
                 if position["offset"] <= begin["offset"]:
                     continue
-                plan = self._plan(replica, begin, Limit(end_offset=position["offset"]))
-                _check_end(replica, plan.end, position)
+                try:
+                    plan = self._plan(replica, begin, Limit(end_offset=position["offset"]))
+                    _check_end(replica, plan.end, position)
+                except TruncatedLogError:
+                    # Truncated since its end was determined: the next micro-batch begins before the cut.
+                    if not self._options.repairs_truncation:
+                        raise
+                    continue
                 splits += plan.splits
         return partitions_of(splits, self._options)
 
@@ -157,6 +173,19 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._forget(replica, below=position["offset"])
         self._cursors[replica.name, made.end.offset] = made.end
         return made
+
+    def _before_cut(self, replica: ReplicaLog, position: ReplicaPosition, error: TruncatedLogError) -> ReplicaPosition:
+        """The newest mark of a position that the log still has. Errors: the given one if there is none."""
+        marks = position.get("marks", []) if self._options.repairs_truncation else []
+        for at in reversed(range(len(marks))):
+            offset, epoch, crc = marks[at]
+            mark: ReplicaPosition = {"offset": offset, "began": position.get("began"), "marks": marks[:at]}
+            mark |= {} if crc is None else {"epoch": epoch, "crc": crc}
+            with suppress(UsageError, CorruptionError):
+                if resumed(replica, mark).offset <= offset:
+                    self._cursors = {key: cursor for key, cursor in self._cursors.items() if key[0] != replica.name}
+                    return mark
+        raise error
 
     def _forget(self, replica: ReplicaLog, *, below: Offset) -> None:
         for name, offset in list(self._cursors):
@@ -287,8 +316,16 @@ def position_of(cursor: Cursor, offset: Offset, *, began: Offset | None) -> Repl
     return position | {"epoch": cursor.epoch, "crc": cursor.crc} if is_between else position
 
 
+def marks_after(position: ReplicaPosition) -> list[list[int | None]]:
+    """The marks of the next position: offset, epoch and CRC of those before it, the newest last."""
+    marks: list[list[int | None]] = position.get("marks", [])
+    return [*marks, [position["offset"], position.get("epoch"), position.get("crc")]][-MARKS_MAX:]
+
+
 def _begin(start: ReplicaPosition, end: ReplicaPosition) -> ReplicaPosition:
     """Where a micro-batch starts. Spark may have asked twice for the first one's start; its end has the right one."""
+    if "cut" in end and end != start:
+        return {"offset": end["cut"]}
     is_first = start.get("began") == start["offset"]
     began = end.get("began", start["offset"])
     return {"offset": began} if is_first and began != start["offset"] else start

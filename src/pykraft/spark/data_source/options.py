@@ -66,6 +66,7 @@ KNOWN = (
     "maxTriggerDelay",
     "minPartitions",
     "failOnDataLoss",
+    "onTruncation",
     "corrupt",
     "columns",
     "pushFilters",
@@ -129,6 +130,7 @@ class SourceOptions:
     trigger_delay_ms_max: int = TRIGGER_DELAY_MS
     tasks_min: int | None = None
     fails_on_data_loss: bool = True
+    repairs_truncation: bool = False
     pushes_filters: bool = False
 
 
@@ -209,6 +211,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         records_min_per_trigger=read.number("minOffsetsPerTrigger", least=1),
         trigger_delay_ms_max=read.delay_ms("maxTriggerDelay", TRIGGER_DELAY_MS),
         tasks_min=read.number("minPartitions", least=1),
+        repairs_truncation=read.choice("onTruncation", ("fail", "repair")) == "repair",
         fails_on_data_loss=read.choice("failOnDataLoss", ("true", "false")) == "true",
         pushes_filters=read.choice("pushFilters", ("false", "true")) == "true",
     )

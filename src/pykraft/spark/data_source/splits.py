@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Generic, Protocol, TypeVar
 
-from pykraft.errors import CorruptionError, ProtocolError, StorageError, UsageError
+from pykraft.errors import CorruptionError, ProtocolError, StorageError, TruncatedLogError
 from pykraft.log.evidence import read_evidence
 from pykraft.log.fs import File, Fs
 from pykraft.log.judge import Chain, EpochError, Verdict
@@ -314,8 +314,8 @@ def chunks_with(
     A chunk has about ``size_bytes``, or one batch. ``read_headers`` returns the headers of the whole batches at the
     beginning of some bytes.
 
-    Errors: UsageError when the log was written anew since the plan was made; CorruptionError when the file is no longer
-    as it was, or a batch contradicts the other files; StorageError when it cannot be read.
+    Errors: TruncatedLogError when the log was written anew since the plan was made; CorruptionError when the file is no
+    longer as it was, or a batch contradicts the other files; StorageError when it cannot be read.
     """
     try:
         yield from _read_chunks(read_headers, split, max(size_bytes, HEADER_SIZE_BYTES))
@@ -395,8 +395,8 @@ def judged(split: Split, problem: CorruptionError) -> CorruptionError:
     return error_of(problem, evidence.verdict_on(problem, expected.base_offset, judge_bytes=judge_bytes))
 
 
-def _rewritten(split: Split, position: int, found: BatchIdentity, planned: BatchIdentity | None) -> UsageError:
-    return UsageError(
+def _rewritten(split: Split, position: int, found: BatchIdentity, planned: BatchIdentity | None) -> TruncatedLogError:
+    return TruncatedLogError(
         f"{split.path}: near position {position} stands {found}, where {planned} stood when the plan was made: the log "
         "was cut back and rewritten. A replica may lose what it has not committed. Read a live quorum with the option "
         "bootstrap.controllers, or ask again; a stream needs another checkpoint"

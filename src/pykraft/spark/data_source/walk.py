@@ -22,7 +22,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final, overload
 
-from pykraft.errors import CorruptionError, ProtocolError, StorageError, UsageError
+from pykraft.errors import CorruptionError, ProtocolError, StorageError, TruncatedLogError, UsageError
 from pykraft.log.directory import meta_in
 from pykraft.log.evidence import ALL_SYNCED, read_evidence
 from pykraft.log.fs import File, Fs
@@ -174,7 +174,7 @@ class ReplicaLog:
 
         If the cursor is complete this reads one header, so it is cheap enough for each micro-batch.
 
-        Errors: UsageError if the batch has changed, or if the log starts after the cursor.
+        Errors: TruncatedLogError if the batch has changed; UsageError if the log starts after the cursor.
         """
         if self._is_there(cursor):
             return cursor
@@ -191,12 +191,12 @@ class ReplicaLog:
             break
         raise self.cut_back(cursor.offset)
 
-    def cut_back(self, offset: Offset) -> UsageError:
+    def cut_back(self, offset: Offset) -> TruncatedLogError:
         """The error for a log that no longer holds what was read of it up to this offset."""
-        return UsageError(
+        return TruncatedLogError(
             f"{self.directory}: the log was cut back below offset {offset}, up to which it was read. A "
-            "replica may lose what it has not committed. Read a live quorum with the option bootstrap.controllers, or "
-            "start over with another checkpoint"
+            "replica may lose what it has not committed. Read a live quorum with the option bootstrap.controllers, go "
+            "on before the cut with onTruncation = repair, or start over with another checkpoint"
         )
 
     def walk(self, cursor: Cursor, *, tolerant: bool = False) -> Iterator[BatchSpan]:

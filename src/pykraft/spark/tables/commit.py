@@ -269,6 +269,15 @@ def commit_of(checkpoint: Path, stream: str, batch_id: int) -> Commit:
     return Commit(stream=stream, batch_id=batch_id, start=start, end=place_of(end))
 
 
+def cuts_of(checkpoint: Path, batch_id: int) -> dict[str, int]:
+    """Replicas whose logs were truncated before this micro-batch, and the offsets from which on their rows are void."""
+    end = _known(checkpoint, batch_id).get("replicas", {})
+    before = {} if batch_id == 0 else _known(checkpoint, batch_id - 1).get("replicas", {})
+    return {
+        name: position["cut"] for name, position in end.items() if "cut" in position and position != before.get(name)
+    }
+
+
 def place_of(offset: Mapping[str, Any]) -> dict[str, Any]:
     """Cluster and offsets of the source, with epoch and CRC of the batch before, if they are known.
 

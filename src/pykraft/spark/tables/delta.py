@@ -16,7 +16,7 @@ Source: the Delta protocol (add actions, ``txn``, ``commitInfo``); Spark's ``for
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -111,6 +111,19 @@ class DeltaTables:
             table = _with_columns(folder, table, columns)
         commits.make_folder(folder)
         return DeltaAppend(folder=folder, table=table, columns=columns, commit=commit)
+
+    def cut(self, name: str, column: str, cuts: Mapping[str, int]) -> None:
+        """Delete the rows of replicas from an offset on. Errors: StorageError."""
+        folder = self.root / name
+        if not cuts or not self.has(name):
+            return
+        table = DeltaTable(folder)
+        texts = {replica: replica.replace("'", "''") for replica in cuts}
+        void = " OR ".join(f"(replica = '{texts[replica]}' AND {column} >= {cut})" for replica, cut in cuts.items())
+        try:
+            table.delete(void, commit_properties=CommitProperties(custom_metadata=commits.carried(table)))
+        except (DeltaError, OSError) as error:
+            raise StorageError(folder, f"rows of a truncated log cannot be deleted: {error}") from error
 
     def newest(self, name: str) -> commits.Commit | None:
         """The newest append; None if there is none. Errors: StorageError if it cannot be read."""
