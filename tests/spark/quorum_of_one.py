@@ -80,8 +80,10 @@ class OneNode:
         return outcome.base_offset
 
     def stop(self) -> None:
-        """Leave, and wait until it has left."""
+        """Leave, and wait until it has left; once more has no effect."""
         assert self._driver is not None
+        if not self._thread.is_alive():
+            return
         self._loop.call_soon_threadsafe(self._driver.shut_down)
         self._thread.join(TIMEOUT_S)
 

@@ -19,7 +19,7 @@ from pykraft.errors import UsageError
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.recovery_point import RecoveryPoint
 from pykraft.protocol.records import decode_records, scan
-from pykraft.spark.data_source.batches import SplitPartition
+from pykraft.spark.data_source.decode import SplitPartition
 from pykraft.spark.data_source.file_stream import FilesStreamReader
 from pykraft.spark.data_source.options import parse_options
 from pykraft.spark.data_source.selection import RECORDS
@@ -159,7 +159,8 @@ def test_filters_reach_the_source(spark: SparkSession, tmp_path: Path) -> None:
         write_segment(tmp_path, batch([b"a", b"b"], base_offset=place, epoch=epoch), base_offset=place)
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
-        frame = spark.read.format("pykraft").option("pushFilters", "true").load(str(tmp_path))
+        given = {"pushFilters": "true", "minPartitions": "3"}  # a task for each segment
+        frame = spark.read.format("pykraft").options(**given).load(str(tmp_path))
         for condition, offsets, tasks in (
             ("epoch = 2", [2, 3], 1),
             ("offset > 2", [3, 4, 5], 2),

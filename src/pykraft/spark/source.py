@@ -25,8 +25,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pykraft.spark.data_source.batches import SplitPartition, read_split
-from pykraft.spark.data_source.file_plan import check_names, find_replicas, plan_batch, split_size_bytes
+from pykraft.spark.data_source.decode import partitions_of, read_split
+from pykraft.spark.data_source.file_plan import check_bounds, find_replicas, plan_batch, split_size_bytes
 from pykraft.spark.data_source.file_stream import FilesStreamReader
 from pykraft.spark.data_source.options import SourceOptions, parse_options
 from pykraft.spark.data_source.selection import bounds_of, columns_for, select, spark_columns
@@ -50,21 +50,21 @@ class LogReader(DataSourceReader):
         options, bounds = self._options, self._selection.bounds
         if options.controllers:
             # Its imports, the whole client, take longer than all others: who reads directories does without.
-            from pykraft.spark.data_source.live_source import plan_query
+            from pykraft.spark.data_source.live import plan_query
 
             return plan_query(options, bounds)
         replicas = find_replicas(options.patterns)
-        check_names(replicas, options)
+        check_bounds(replicas, options)
         wanted = [replica for replica in replicas if bounds.has_replica(replica.name)]
         size_bytes = split_size_bytes(wanted, options)
         plans = (plan_batch(each, options, size_bytes=size_bytes, bounds=bounds) for each in wanted)
-        return [SplitPartition(split) for plan in plans for split in plan.splits]
+        return partitions_of([split for plan in plans for split in plan.splits], options)
 
     @rows_without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """See `DataSourceReader`; keeps no state between partitions."""
         if self._options.controllers:
-            from pykraft.spark.data_source.live_source import fetch_rows
+            from pykraft.spark.data_source.live import fetch_rows
 
             return fetch_rows(partition, self._options, self._selection)
         return read_split(partition, self._options, self._selection)
@@ -102,7 +102,7 @@ class PykraftDataSource(DataSource):
         """See `DataSource`. Errors: as `reader`."""
         options = parse_options(self.options)
         if options.controllers:
-            from pykraft.spark.data_source.live_source import LiveStreamReader
+            from pykraft.spark.data_source.live import LiveStreamReader
 
             return LiveStreamReader(options, schema)
         return FilesStreamReader(options, schema)
