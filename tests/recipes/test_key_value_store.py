@@ -8,7 +8,8 @@ import pytest
 
 from pykraft import errors
 from pykraft.recipes import Item, KeyChange, KeyValueStore, Put, key_value_commands, key_value_store, prefix
-from tests.recipes.stores import led, stores
+from pykraft.recipes.coordination import wait_deleted
+from tests.recipes.stores import StoreLog, led, stores
 
 
 @pytest.fixture
@@ -166,3 +167,58 @@ async def test_a_holder_hears_that_its_lease_was_ended(tmp_path: Path) -> None:
 
         with pytest.raises(errors.LeaseLostError):
             await hold()
+
+
+async def test_a_watch_misses_nothing_while_a_snapshot_is_loaded(tmp_path: Path) -> None:
+    async with stores(tmp_path, 1) as [node]:
+        store = KeyValueStore(node)
+        leading = StoreLog()
+        for at in range(3):
+            await store.put("a", str(at))
+            leading.put("a", str(at))
+        changes = store.watch("a", from_revision=1)
+        await taken(changes, 3)
+        waiting = asyncio.ensure_future(anext(changes))
+        await asyncio.sleep(0)
+        for at in range(3, 6):
+            leading.put("a", str(at))
+
+        async def slowly() -> AsyncIterator[bytes]:
+            for record in leading.state():
+                yield record
+                # The watch looks at the store between two pieces of the snapshot.
+                for moved in tuple(node.machine.on_change):
+                    moved()
+                for _ in range(3):
+                    await asyncio.sleep(0)
+
+        await node.machine.restore_stream(slowly())
+        assert [(await waiting).revision, *[one.revision for one in await taken(changes, 2)]] == [4, 5, 6]
+        await changes.aclose()
+
+
+async def test_a_snapshot_behind_which_changes_are_gone_is_told_to_the_watch(tmp_path: Path) -> None:
+    async with stores(tmp_path, 1) as [node]:
+        store = KeyValueStore(node)
+        await store.put("a", "x")
+        changes = store.watch("a", from_revision=1)
+        await anext(changes)
+        item = await store.get("a")
+        assert item is not None
+        waiting, gone = asyncio.ensure_future(anext(changes)), asyncio.ensure_future(wait_deleted(store, item))
+        while len(node.machine.on_change) < 2:
+            await store.get("a")
+        leading = StoreLog()
+        for at in range(3):
+            leading.put("b", str(at))
+        leading.add(key_value_commands.Compact(4))
+        await node.machine.restore_stream(pieces(leading.state()))
+        with pytest.raises(errors.CompactedError, match="the oldest one is 4"):
+            await waiting
+        await gone
+
+
+async def pieces(records: list[bytes]) -> AsyncIterator[bytes]:
+    for record in records:
+        yield record
+        await asyncio.sleep(0)

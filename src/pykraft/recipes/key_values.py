@@ -12,6 +12,8 @@ gets each item before that is changed. A copy of a GiB of items stopped the loop
 Source: ours (ADR 084, ADR 087, ADR 103); the model is that of etcd's version 3.
 """
 
+from __future__ import annotations
+
 import json
 import operator
 from bisect import bisect_left, insort
@@ -332,7 +334,11 @@ class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
     def __init__(self) -> None:
         self.on_change: dict[Callable[[], object], None] = {}
         """Called when the store has changed, in this order, for watches; no part of the state."""
-        self._clear()
+        self.space: KeySpace = KeySpace()
+        """The keys and their changes."""
+        self._leases: dict[int, _Lease] = {}
+        self._expiries: list[tuple[int, int]] = []
+        """A heap of log times and leases, with one entry for each lease; a lease that was kept ends later."""
 
     def apply(self, command: KeyValueCommand, context: Applied) -> KeyValueResult:
         match command:
@@ -381,16 +387,17 @@ class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
         return StableRecords(map(SNAPSHOTS.serialize, records))
 
     def restore(self, records: Iterable[bytes]) -> None:
-        self._clear()
+        aside = KeyValues()
         for record in records:
-            self._restore(record)
-        self._notify()
+            aside._restore(record)
+        self._replace_by(aside)
 
     async def restore_stream(self, records: AsyncIterator[bytes]) -> None:
-        self._clear()
+        # Watches read the store while the snapshot is read. In half of a state they would miss what is not there yet.
+        aside = KeyValues()
         async for record in records:
-            self._restore(record)
-        self._notify()
+            aside._restore(record)
+        self._replace_by(aside)
 
     def get(self, key: str) -> Item | None:
         """The item of this key."""
@@ -400,12 +407,9 @@ class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
         """The items of a range, in the order of their keys."""
         return self.space.range(key, end, limit)
 
-    def _clear(self) -> None:
-        self.space: KeySpace = KeySpace()
-        """The keys and their changes."""
-        self._leases: dict[int, _Lease] = {}
-        self._expiries: list[tuple[int, int]] = []
-        """A heap of log times and leases, with one entry for each lease; a lease that was kept ends later."""
+    def _replace_by(self, other: KeyValues) -> None:
+        self.space, self._leases, self._expiries = other.space, other._leases, other._expiries
+        self._notify()
 
     def _restore(self, data: bytes) -> None:
         record = SNAPSHOTS.deserialize(data)
