@@ -9,6 +9,7 @@ import pytest
 from pykraft import errors
 from pykraft.recipes import Item, KeyChange, KeyValueStore, Put, key_value_commands, key_value_store, prefix
 from pykraft.recipes.coordination import wait_deleted
+from tests.machine.counters import next_turn
 from tests.recipes.stores import StoreLog, led, stores
 
 
@@ -179,7 +180,7 @@ async def test_a_watch_misses_nothing_while_a_snapshot_is_loaded(tmp_path: Path)
         changes = store.watch("a", from_revision=1)
         await taken(changes, 3)
         waiting = asyncio.ensure_future(anext(changes))
-        await asyncio.sleep(0)
+        await next_turn()
         for at in range(3, 6):
             leading.put("a", str(at))
 
@@ -190,7 +191,7 @@ async def test_a_watch_misses_nothing_while_a_snapshot_is_loaded(tmp_path: Path)
                 for moved in tuple(node.machine.on_change):
                     moved()
                 for _ in range(3):
-                    await asyncio.sleep(0)
+                    await next_turn()
 
         await node.machine.restore_stream(slowly())
         assert [(await waiting).revision, *[one.revision for one in await taken(changes, 2)]] == [4, 5, 6]
@@ -221,4 +222,4 @@ async def test_a_snapshot_behind_which_changes_are_gone_is_told_to_the_watch(tmp
 async def pieces(records: list[bytes]) -> AsyncIterator[bytes]:
     for record in records:
         yield record
-        await asyncio.sleep(0)
+        await next_turn()

@@ -11,15 +11,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pykraft import recipes
-from pykraft.client import StableRecords
+from pykraft.client import LeaderAndEpoch, StableRecords
 from pykraft.errors import CompactedError
-from pykraft.machine import Applied
-from pykraft.machine.applier import LeaderClock
+from pykraft.machine import Applied, applier
+from pykraft.machine.applier import Applier, LeaderClock
 from pykraft.machine.records import TimeRecord
 from pykraft.machine.replica import MachineReplica, _snapshot_records
 from pykraft.recipes.coordination import JobQueue, TakenJob, _before, lock
 from pykraft.recipes.key_value_commands import GrantLease, KeepLease
 from pykraft.recipes.key_values import SNAPSHOTS, KeySpace, LeaseState
+from pykraft.sim.run.simulation import Failure
+from pykraft.sim.run.world import Outcome
+from tests.recipes.worlds.idle_leases import run_idle_leases
+from tests.recipes.worlds.workload import run_recipes
 from tests.sim.mutants.patch import Patch
 
 
@@ -93,11 +97,12 @@ def end_of_a_lease_is_forgotten(patch: Patch) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RecipeBug:
-    """``plant`` makes the bug; ``seed`` is a world in which it breaks the rule ``noticed_by``."""
+    """``plant`` makes the bug; in the world ``seed`` of ``run`` it breaks the rule ``noticed_by``."""
 
     plant: Callable[[Patch], None]
     seed: int
     noticed_by: str
+    run: Callable[[int], Outcome | Failure] = run_recipes
 
 
 def lease_is_not_kept(patch: Patch) -> None:
@@ -135,6 +140,30 @@ def log_time_runs_fast(patch: Patch) -> None:
         return max(applied_ms, time_ms + int((mono_s - started_s) * 4_000))
 
     patch.setattr(LeaderClock, "time_ms", fast)
+
+
+def new_leader_forgets_the_time(patch: Patch) -> None:
+    """A leader goes on from the last record, and writes the time only when a lease may end."""
+    patch.setattr(applier, "TICK_MS_MIN", 1 << 40)
+    handle_leader_change = Applier.handle_leader_change
+
+    def forgetful(self: Applier[Any, Any], leader_and_epoch: LeaderAndEpoch) -> None:
+        self._applied_s = None
+        self.silence_ms_max = 1 << 40
+        handle_leader_change(self, leader_and_epoch)
+
+    patch.setattr(Applier, "handle_leader_change", forgetful)
+
+
+def control_record_counts_as_time(patch: Patch) -> None:
+    """A new leader goes on from its own control record, which has no time."""
+    handle_leader_change = Applier.handle_leader_change
+
+    def late(self: Applier[Any, Any], leader_and_epoch: LeaderAndEpoch) -> None:
+        self._applied_s = asyncio.get_running_loop().time()
+        handle_leader_change(self, leader_and_epoch)
+
+    patch.setattr(Applier, "handle_leader_change", late)
 
 
 def holder_gives_up_late(patch: Patch) -> None:
@@ -410,6 +439,8 @@ BUGS = {
     "lease_is_not_kept": RecipeBug(lease_is_not_kept, 0, "StoreIsAsTold"),
     "lease_ends_early": RecipeBug(lease_ends_early, 0, "StoreIsAsTold"),
     "log_time_runs_fast": RecipeBug(log_time_runs_fast, 0, "HolderGivesUpFirst"),
+    "new_leader_forgets_the_time": RecipeBug(new_leader_forgets_the_time, 0, "LeaseEndsInTime", run_idle_leases),
+    "control_record_counts_as_time": RecipeBug(control_record_counts_as_time, 0, "LeaseEndsInTime", run_idle_leases),
     "holder_gives_up_late": RecipeBug(holder_gives_up_late, 66, "HolderGivesUpFirst"),
     "lost_lease_is_never_given_up": RecipeBug(lost_lease_is_never_given_up, 2, "HolderGivesUpFirst"),
     "ended_lease_is_revived": RecipeBug(ended_lease_is_revived, 0, "StoreIsAsTold"),
