@@ -1,6 +1,7 @@
 """The store on several nodes: reads, changes, watches that resume, leases that are held and lost."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -155,6 +156,23 @@ async def test_a_holder_gives_up_before_its_lease_can_end(tmp_path: Path) -> Non
         assert [*follower._node.machine._leases] == held  # in the log, it has not ended
         with pytest.raises(errors.QuorumUnavailableError):
             await KeyValueStore(follower._node, timeout_ms=50).get("a")
+
+
+async def test_a_holder_tries_until_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with stores(tmp_path, 1) as [node]:
+        store = KeyValueStore(node)
+        keep, tries, is_kept = store.keep_lease, Counter[str](), asyncio.Event()
+
+        async def keep_after_an_outage(lease: int, *, timeout_ms: int) -> None:
+            tries["all"] += 1
+            if tries["all"] <= 3:
+                raise errors.NotAppliedError("nobody leads")
+            await keep(lease, timeout_ms=timeout_ms)
+            is_kept.set()
+
+        monkeypatch.setattr(store, "keep_lease", keep_after_an_outage)
+        async with store.lease(3_000):
+            await is_kept.wait()
 
 
 async def test_a_holder_hears_that_its_lease_was_ended(tmp_path: Path) -> None:

@@ -21,6 +21,10 @@ WATCHES_MAX: Final = 10_000
 """Watches of one node at one time."""
 HELD_SHARE: Final = 0.8
 """A holder gives its lease up after this share of its time without an answer: before any other clock can end it."""
+KEEPS: Final = 3
+"""How often a lease is kept in its held time."""
+RETRIES: Final = 8
+"""How often a holder whose try failed at once tries again in the time between two of them, until it gives up."""
 
 
 class KeyValueStore:
@@ -179,19 +183,20 @@ class KeyValueStore:
 
     async def _keep(self, lease: int, held_s: float, limit: asyncio.Timeout) -> None:
         loop = asyncio.get_running_loop()
-        while True:
-            await asyncio.sleep(held_s / 3)
-            asked_s = loop.time()
+        pause_s = held_s / KEEPS
+        while not limit.expired():
+            await asyncio.sleep(pause_s)
+            asked_s, limit_s = loop.time(), limit.when() or 0.0
             try:
-                await self.keep_lease(lease, timeout_ms=min(self._timeout_ms, int(held_s / 3 * 1_000)))
-                held_until_s = asked_s + held_s
+                # To keep it twice does no harm, so it is tried until the limit, and again if an answer comes too early.
+                await self.keep_lease(lease, timeout_ms=min(self._timeout_ms, max(1, int((limit_s - asked_s) * 1_000))))
+                limit_s, pause_s = asked_s + held_s, held_s / KEEPS
             except errors.CommandRejectedError:
-                held_until_s = asked_s
+                limit_s = asked_s
             except errors.PykraftError:
-                continue  # the limit stands: the next try may come in time
-            if limit.expired():
-                return
-            limit.reschedule(held_until_s)
+                pause_s = held_s / KEEPS / RETRIES
+            if not limit.expired():
+                limit.reschedule(limit_s)
 
     async def _first_revision(self, wanted: int | None) -> int:
         """Where a watch begins. Errors: UsageError for a revision that is yet to come."""
