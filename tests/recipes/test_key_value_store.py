@@ -59,7 +59,7 @@ async def test_a_watch_misses_nothing_and_resumes(tmp_path: Path) -> None:
         from_now = follower.watch("a")
         waiting = asyncio.ensure_future(anext(from_now))
         await leader.put("b", "other")
-        while not follower._node.machine.on_change:
+        while not follower._node.machine.watches:
             await leader.put("b", "other")
         await leader.delete("a")
         assert (await waiting).item is None
@@ -67,8 +67,7 @@ async def test_a_watch_misses_nothing_and_resumes(tmp_path: Path) -> None:
             await anext(leader.watch("a", from_revision=1_000))
         for each in (resumed, from_now):
             await each.aclose()
-        assert (leader._watches, follower._watches) == (0, 0)
-        assert not follower._node.machine.on_change
+        assert (len(leader._node.machine.watches), len(follower._node.machine.watches)) == (0, 0)
 
 
 async def test_a_watch_from_what_was_compacted_names_the_oldest_revision(tmp_path: Path) -> None:
@@ -206,8 +205,7 @@ async def test_a_watch_misses_nothing_while_a_snapshot_is_loaded(tmp_path: Path)
             for record in leading.state():
                 yield record
                 # The watch looks at the store between two pieces of the snapshot.
-                for moved in tuple(node.machine.on_change):
-                    moved()
+                node.machine.watches.changed(node.machine.space.revision, ["a"])
                 for _ in range(3):
                     await next_turn()
 
@@ -225,7 +223,7 @@ async def test_a_snapshot_behind_which_changes_are_gone_is_told_to_the_watch(tmp
         item = await store.get("a")
         assert item is not None
         waiting, gone = asyncio.ensure_future(anext(changes)), asyncio.ensure_future(wait_deleted(store, item))
-        while len(node.machine.on_change) < 2:
+        while len(node.machine.watches) < 2:
             await store.get("a")
         leading = StoreLog()
         for at in range(3):

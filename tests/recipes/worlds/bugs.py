@@ -18,8 +18,9 @@ from pykraft.machine.applier import Applier, LeaderClock
 from pykraft.machine.records import TimeRecord
 from pykraft.machine.replica import MachineReplica, _snapshot_records
 from pykraft.recipes.coordination import JobQueue, TakenJob, _before, lock
+from pykraft.recipes.key_space import KeySpace, SortedValues
 from pykraft.recipes.key_value_commands import GrantLease, KeepLease
-from pykraft.recipes.key_values import SNAPSHOTS, KeySpace, LeaseState
+from pykraft.recipes.key_values import SNAPSHOTS, LeaseState
 from pykraft.sim.run.simulation import Failure
 from pykraft.sim.run.world import Outcome
 from tests.recipes.worlds.idle_leases import run_idle_leases
@@ -75,7 +76,7 @@ def snapshot_has_later_keys(patch: Patch) -> None:
     """The keys are not copied before they are written."""
 
     def live(self: KeySpace) -> Iterator[Any]:
-        for key in sorted(self.keys):
+        for key in [*self.keys]:
             item = self.get(key)
             if item is not None:
                 yield item
@@ -90,7 +91,7 @@ def end_of_a_lease_is_forgotten(patch: Patch) -> None:
 
     async def idle(self: recipes.KeyValues, records: Any) -> None:
         await restore_stream(self, records)
-        self._expiries = []
+        self._expiries = SortedValues()
 
     patch.setattr(recipes.KeyValues, "restore_stream", idle)
 
@@ -111,7 +112,7 @@ def lease_is_not_kept(patch: Patch) -> None:
 
     def forgetful(self: recipes.KeyValues, command: Any, context: Applied) -> Any:
         if isinstance(command, KeepLease):
-            self._lease(command.lease)
+            self._lease(command.lease, context.time_ms)
             return None
         return apply(self, command, context)
 
@@ -208,9 +209,9 @@ def transaction_applies_half(patch: Patch) -> None:
     """A transaction stops in the middle of its operations."""
     transact = recipes.KeyValues._transact
 
-    def half(self: recipes.KeyValues, transaction: recipes.Transaction) -> Any:
+    def half(self: recipes.KeyValues, transaction: recipes.Transaction, time_ms: int) -> Any:
         then = transaction.then[: max(1, (len(transaction.then) + 1) // 2)]
-        return transact(self, replace(transaction, then=then))
+        return transact(self, replace(transaction, then=then), time_ms)
 
     patch.setattr(recipes.KeyValues, "_transact", half)
 
@@ -219,11 +220,11 @@ def rejected_transaction_leaves_something(patch: Patch) -> None:
     """A transaction that names an ended lease is rejected after its first operation."""
     transact = recipes.KeyValues._transact
 
-    def careless(self: recipes.KeyValues, transaction: recipes.Transaction) -> Any:
+    def careless(self: recipes.KeyValues, transaction: recipes.Transaction, time_ms: int) -> Any:
         puts = [one for one in transaction.then if isinstance(one, recipes.Put)]
         if any(one.lease and one.lease not in self._leases for one in puts):
             self._put(replace(puts[0], lease=0), self.space.revision + 1)
-        return transact(self, transaction)
+        return transact(self, transaction, time_ms)
 
     patch.setattr(recipes.KeyValues, "_transact", careless)
 
@@ -235,7 +236,7 @@ def compaction_takes_one_revision_too_many(patch: Patch) -> None:
     def greedy(self: KeySpace, revision: int) -> None:
         compact(self, revision)
         if self.kept and self.kept[0].revision == revision:
-            self._drop(self._whole(1))
+            self._drop(self._whole(self._begin + 1))
 
     patch.setattr(KeySpace, "compact", greedy)
 
@@ -279,10 +280,10 @@ def revision_is_cut_in_two(patch: Patch) -> None:
     whole = KeySpace._whole
 
     def cut(self: KeySpace, stop: int) -> int:
-        kept, end = self.kept, min(stop, len(self.kept))
+        kept, end = self._kept, min(stop, len(self._kept))
         # If all that is looked at is of one revision, the watch would look at it for ever.
-        begin = max(0, end - recipes.key_values.SCANNED_MAX)
-        is_one = end < len(kept) and kept[begin].revision == kept[end].revision
+        begin = max(0, end - recipes.key_space.SCANNED_MAX)
+        is_one = end < len(kept) and kept[begin][0] == kept[end][0]
         return whole(self, stop) if is_one else end
 
     patch.setattr(KeySpace, "_whole", cut)
