@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from pykraft.errors import UsageError
 from pykraft.recipes import Condition, Delete, Get, Put, Transaction, prefix
+from pykraft.recipes.key_space import is_in
 from pykraft.recipes.key_value_commands import Compact, EndLease, GrantLease, KeepLease, check_command, check_range
-from pykraft.recipes.key_values import is_in
 
 ANY: Any = None
 NUMBER: Any = 3

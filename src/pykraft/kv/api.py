@@ -38,7 +38,7 @@ from pykraft.machine import Replicated
 from pykraft.machine.replicated import TIMEOUT_MS, TIMEOUT_MS_MAX
 from pykraft.recipes import Condition, Delete, Item, KeyChange, KeyValues, KeyValueStore, Put, key_value_commands
 from pykraft.recipes.coordination import candidates, wait_deleted
-from pykraft.recipes.key_values import item_size_bytes
+from pykraft.recipes.key_space import item_size_bytes
 
 AsgiScope: TypeAlias = MutableMapping[str, Any]
 AsgiReceive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -5,8 +5,8 @@ NotAppliedError and UsageError: it was certainly not applied; CommandRejectedErr
 rejected it; OutcomeUnknownError: it may be applied, or not.
 
 Two more kinds of records are written from here, and an idle log grows by neither: the log time, so often that unused
-sessions end while any are open, and as soon as the state machine waits for it; and, to compare replicas, the leader's
-CHECK and each voter's DIGEST, one at a time.
+sessions end while any are open, and that a change of leader costs a waiting state machine little of it; and, to
+compare replicas, the leader's CHECK and each voter's DIGEST, one at a time.
 
 `ThreadedReplicated` is for programs without a loop (Flask, Django, scripts): the node and the state machine live on a
 loop in a thread of their own, and each call waits for its answer. Any number of threads may call at one time, and no
@@ -166,9 +166,9 @@ class LogTicks:
     """The ticks of one node."""
 
     def __init__(self, node: Node[bytes], applier: Applier[Any, Any], session_timeout_ms: int) -> None:
-        self._interval_s = session_timeout_ms / 1_000 / TICKS_OF_A_SESSION
         self._node = node
         self._applier = applier
+        applier.silence_ms_max = session_timeout_ms // TICKS_OF_A_SESSION
 
     async def run(self) -> None:
         """Write ticks until cancelled."""
@@ -182,17 +182,23 @@ class LogTicks:
                     await self._write()
 
     def _wait_s(self) -> float:
-        deadline_ms = self._applier.deadline_ms
-        if deadline_ms is None or not self._applier.clock.is_running:
-            return self._interval_s
-        return min(self._interval_s, max(PAUSE_S_MIN, (deadline_ms - self._applier.time_ms()) / 1_000))
+        applier = self._applier
+        if not (applier.clock.is_running and self._is_counted_on()):
+            return applier.silence_ms_max / 1_000
+        return max(PAUSE_S_MIN, (self._due_ms() - applier.time_ms()) / 1_000)
 
     def _is_due(self) -> bool:
-        if not self._applier.clock.is_running:
-            return False
-        deadline_ms = self._applier.deadline_ms
-        is_past = deadline_ms is not None and self._applier.time_ms() >= deadline_ms
-        return is_past or self._applier.replica.sessions_count > 0
+        applier = self._applier
+        return applier.clock.is_running and self._is_counted_on() and applier.time_ms() >= self._due_ms()
+
+    def _is_counted_on(self) -> bool:
+        """Whether anything waits for the log's time: without that an idle log does not grow."""
+        return self._applier.deadline_ms is not None or self._applier.replica.sessions_count > 0
+
+    def _due_ms(self) -> int:
+        """The log time at which the next tick is due, if no other record comes."""
+        next_ms = self._applier.replica.time_ms + self._applier.tick_interval_ms()
+        return next_ms if self._applier.deadline_ms is None else min(next_ms, self._applier.deadline_ms)
 
     async def _write(self) -> None:
         with suppress(PykraftError):  # another node leads by now, or this one has ended

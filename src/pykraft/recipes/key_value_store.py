@@ -21,6 +21,10 @@ WATCHES_MAX: Final = 10_000
 """Watches of one node at one time."""
 HELD_SHARE: Final = 0.8
 """A holder gives its lease up after this share of its time without an answer: before any other clock can end it."""
+KEEPS: Final = 3
+"""How often a lease is kept in its held time."""
+RETRIES: Final = 8
+"""How often a holder whose try failed at once tries again in the time between two of them, until it gives up."""
 
 
 class KeyValueStore:
@@ -30,7 +34,6 @@ class KeyValueStore:
         """``timeout_ms`` is how long each call tries."""
         self._node = node
         self._timeout_ms = timeout_ms
-        self._watches = 0
 
     async def get(
         self, key: str, *, stale: bool = False, max_age_ms: int | None = None
@@ -102,30 +105,31 @@ class KeyValueStore:
         BufferFullError for too many watches; NotRunningError, also while it waits.
         """
         key_value_commands.check_range(key, end)
-        if self._watches >= WATCHES_MAX:
+        machine = self._node.machine
+        if len(machine.watches) >= WATCHES_MAX:
             raise errors.BufferFullError(f"{WATCHES_MAX} watches are open on this node: close one first")
         moved = asyncio.Event()
-        self._watches += 1
+        watch = machine.watches.open(key, end, moved.set)
         ended = asyncio.ensure_future(self._node.node.wait_closed())
         ended.add_done_callback(lambda _: moved.set())
-        machine = self._node.machine
-        machine.on_change[moved.set] = None
         try:
             revision = await self._first_revision(from_revision)
             while True:
-                moved.clear()
                 changes, revision = machine.space.changes(revision, key, end)
                 for change in changes:
                     yield change
                 if ended.done():
                     raise errors.NotRunningError("the node has ended")
                 if revision > machine.space.revision:
+                    moved.clear()
+                    watch.wait()
                     await moved.wait()
+                    # What lies between did not concern it, however much that was.
+                    revision = max(revision, watch.from_revision or 0)
                 else:
                     await asyncio.sleep(0)
         finally:
-            machine.on_change.pop(moved.set, None)
-            self._watches -= 1
+            machine.watches.close(watch)
             if not ended.cancel() and not ended.cancelled():
                 ended.exception()  # whoever closes the node hears of its error
 
@@ -179,26 +183,30 @@ class KeyValueStore:
 
     async def _keep(self, lease: int, held_s: float, limit: asyncio.Timeout) -> None:
         loop = asyncio.get_running_loop()
-        while True:
-            await asyncio.sleep(held_s / 3)
-            asked_s = loop.time()
+        pause_s = held_s / KEEPS
+        while not limit.expired():
+            await asyncio.sleep(pause_s)
+            asked_s, limit_s = loop.time(), limit.when() or 0.0
             try:
-                await self.keep_lease(lease, timeout_ms=min(self._timeout_ms, int(held_s / 3 * 1_000)))
-                held_until_s = asked_s + held_s
+                # To keep it twice does no harm, so it is tried until the limit, and again if an answer comes too early.
+                await self.keep_lease(lease, timeout_ms=min(self._timeout_ms, max(1, int((limit_s - asked_s) * 1_000))))
+                limit_s, pause_s = asked_s + held_s, held_s / KEEPS
             except errors.CommandRejectedError:
-                held_until_s = asked_s
+                limit_s = asked_s
             except errors.PykraftError:
-                continue  # the limit stands: the next try may come in time
-            if limit.expired():
-                return
-            limit.reschedule(held_until_s)
+                pause_s = held_s / KEEPS / RETRIES
+            if not limit.expired():
+                limit.reschedule(limit_s)
 
     async def _first_revision(self, wanted: int | None) -> int:
         """Where a watch begins. Errors: UsageError for a revision that is yet to come."""
-        last = await self.revision()
         if wanted is None:
-            return last + 1
+            return await self.revision() + 1
         whole_number("from_revision", wanted, least=1, most=INT64_MAX)
+        # Only for a revision that this node has not yet heard of somebody else has to be asked.
+        last = self._node.machine.space.revision
+        if wanted > last + 1:
+            last = await self.revision()
         if wanted > last + 1:
             raise errors.UsageError(f"from_revision = {wanted}: the last change has revision {last}")
         return wanted

@@ -11,15 +11,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pykraft import recipes
-from pykraft.client import StableRecords
+from pykraft.client import LeaderAndEpoch, StableRecords
 from pykraft.errors import CompactedError
-from pykraft.machine import Applied
-from pykraft.machine.applier import LeaderClock
+from pykraft.machine import Applied, applier
+from pykraft.machine.applier import Applier, LeaderClock
 from pykraft.machine.records import TimeRecord
 from pykraft.machine.replica import MachineReplica, _snapshot_records
 from pykraft.recipes.coordination import JobQueue, TakenJob, _before, lock
+from pykraft.recipes.key_space import KeySpace, SortedValues
 from pykraft.recipes.key_value_commands import GrantLease, KeepLease
-from pykraft.recipes.key_values import SNAPSHOTS, KeySpace, LeaseState
+from pykraft.recipes.key_values import SNAPSHOTS, LeaseState
+from pykraft.sim.run.simulation import Failure
+from pykraft.sim.run.world import Outcome
+from tests.recipes.worlds.idle_leases import run_idle_leases
+from tests.recipes.worlds.workload import run_recipes
 from tests.sim.mutants.patch import Patch
 
 
@@ -71,7 +76,7 @@ def snapshot_has_later_keys(patch: Patch) -> None:
     """The keys are not copied before they are written."""
 
     def live(self: KeySpace) -> Iterator[Any]:
-        for key in sorted(self.keys):
+        for key in [*self.keys]:
             item = self.get(key)
             if item is not None:
                 yield item
@@ -86,18 +91,19 @@ def end_of_a_lease_is_forgotten(patch: Patch) -> None:
 
     async def idle(self: recipes.KeyValues, records: Any) -> None:
         await restore_stream(self, records)
-        self._expiries = []
+        self._expiries = SortedValues()
 
     patch.setattr(recipes.KeyValues, "restore_stream", idle)
 
 
 @dataclass(frozen=True, slots=True)
 class RecipeBug:
-    """``plant`` makes the bug; ``seed`` is a world in which it breaks the rule ``noticed_by``."""
+    """``plant`` makes the bug; in the world ``seed`` of ``run`` it breaks the rule ``noticed_by``."""
 
     plant: Callable[[Patch], None]
     seed: int
     noticed_by: str
+    run: Callable[[int], Outcome | Failure] = run_recipes
 
 
 def lease_is_not_kept(patch: Patch) -> None:
@@ -106,7 +112,7 @@ def lease_is_not_kept(patch: Patch) -> None:
 
     def forgetful(self: recipes.KeyValues, command: Any, context: Applied) -> Any:
         if isinstance(command, KeepLease):
-            self._lease(command.lease)
+            self._lease(command.lease, context.time_ms)
             return None
         return apply(self, command, context)
 
@@ -135,6 +141,30 @@ def log_time_runs_fast(patch: Patch) -> None:
         return max(applied_ms, time_ms + int((mono_s - started_s) * 4_000))
 
     patch.setattr(LeaderClock, "time_ms", fast)
+
+
+def new_leader_forgets_the_time(patch: Patch) -> None:
+    """A leader goes on from the last record, and writes the time only when a lease may end."""
+    patch.setattr(applier, "TICK_MS_MIN", 1 << 40)
+    handle_leader_change = Applier.handle_leader_change
+
+    def forgetful(self: Applier[Any, Any], leader_and_epoch: LeaderAndEpoch) -> None:
+        self._applied_s = None
+        self.silence_ms_max = 1 << 40
+        handle_leader_change(self, leader_and_epoch)
+
+    patch.setattr(Applier, "handle_leader_change", forgetful)
+
+
+def control_record_counts_as_time(patch: Patch) -> None:
+    """A new leader goes on from its own control record, which has no time."""
+    handle_leader_change = Applier.handle_leader_change
+
+    def late(self: Applier[Any, Any], leader_and_epoch: LeaderAndEpoch) -> None:
+        self._applied_s = asyncio.get_running_loop().time()
+        handle_leader_change(self, leader_and_epoch)
+
+    patch.setattr(Applier, "handle_leader_change", late)
 
 
 def holder_gives_up_late(patch: Patch) -> None:
@@ -179,9 +209,9 @@ def transaction_applies_half(patch: Patch) -> None:
     """A transaction stops in the middle of its operations."""
     transact = recipes.KeyValues._transact
 
-    def half(self: recipes.KeyValues, transaction: recipes.Transaction) -> Any:
+    def half(self: recipes.KeyValues, transaction: recipes.Transaction, time_ms: int) -> Any:
         then = transaction.then[: max(1, (len(transaction.then) + 1) // 2)]
-        return transact(self, replace(transaction, then=then))
+        return transact(self, replace(transaction, then=then), time_ms)
 
     patch.setattr(recipes.KeyValues, "_transact", half)
 
@@ -190,11 +220,11 @@ def rejected_transaction_leaves_something(patch: Patch) -> None:
     """A transaction that names an ended lease is rejected after its first operation."""
     transact = recipes.KeyValues._transact
 
-    def careless(self: recipes.KeyValues, transaction: recipes.Transaction) -> Any:
+    def careless(self: recipes.KeyValues, transaction: recipes.Transaction, time_ms: int) -> Any:
         puts = [one for one in transaction.then if isinstance(one, recipes.Put)]
         if any(one.lease and one.lease not in self._leases for one in puts):
             self._put(replace(puts[0], lease=0), self.space.revision + 1)
-        return transact(self, transaction)
+        return transact(self, transaction, time_ms)
 
     patch.setattr(recipes.KeyValues, "_transact", careless)
 
@@ -206,7 +236,7 @@ def compaction_takes_one_revision_too_many(patch: Patch) -> None:
     def greedy(self: KeySpace, revision: int) -> None:
         compact(self, revision)
         if self.kept and self.kept[0].revision == revision:
-            self._drop(self._whole(1))
+            self._drop(self._whole(self._begin + 1))
 
     patch.setattr(KeySpace, "compact", greedy)
 
@@ -250,10 +280,10 @@ def revision_is_cut_in_two(patch: Patch) -> None:
     whole = KeySpace._whole
 
     def cut(self: KeySpace, stop: int) -> int:
-        kept, end = self.kept, min(stop, len(self.kept))
+        kept, end = self._kept, min(stop, len(self._kept))
         # If all that is looked at is of one revision, the watch would look at it for ever.
-        begin = max(0, end - recipes.key_values.SCANNED_MAX)
-        is_one = end < len(kept) and kept[begin].revision == kept[end].revision
+        begin = max(0, end - recipes.key_space.SCANNED_MAX)
+        is_one = end < len(kept) and kept[begin][0] == kept[end][0]
         return whole(self, stop) if is_one else end
 
     patch.setattr(KeySpace, "_whole", cut)
@@ -410,6 +440,8 @@ BUGS = {
     "lease_is_not_kept": RecipeBug(lease_is_not_kept, 0, "StoreIsAsTold"),
     "lease_ends_early": RecipeBug(lease_ends_early, 0, "StoreIsAsTold"),
     "log_time_runs_fast": RecipeBug(log_time_runs_fast, 0, "HolderGivesUpFirst"),
+    "new_leader_forgets_the_time": RecipeBug(new_leader_forgets_the_time, 0, "LeaseEndsInTime", run_idle_leases),
+    "control_record_counts_as_time": RecipeBug(control_record_counts_as_time, 0, "LeaseEndsInTime", run_idle_leases),
     "holder_gives_up_late": RecipeBug(holder_gives_up_late, 66, "HolderGivesUpFirst"),
     "lost_lease_is_never_given_up": RecipeBug(lost_lease_is_never_given_up, 2, "HolderGivesUpFirst"),
     "ended_lease_is_revived": RecipeBug(ended_lease_is_revived, 0, "StoreIsAsTold"),

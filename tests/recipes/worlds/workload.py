@@ -10,8 +10,9 @@ from pykraft.machine.replicated import Replicated
 from pykraft.machine.testing.recorded import AppliedCall, CallHistory, digest_of_records
 from pykraft.machine.testing.simulate import run_machines, scenario_of
 from pykraft.machine.testing.workload import MachineWorkload, ProcessSeat
-from pykraft.recipes import KeyValues, KeyValueStore, key_values
-from pykraft.recipes.key_values import SNAPSHOTS, is_in
+from pykraft.recipes import KeyValues, KeyValueStore, key_space, key_values
+from pykraft.recipes.key_space import is_in
+from pykraft.recipes.key_values import SNAPSHOTS
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.violation import ViolationError
 from pykraft.sim.run.simulation import Failure
@@ -93,6 +94,6 @@ def run_recipes(seed: int, *, check_every: int | None = None) -> Outcome | Failu
     with Patch() as patch:
         patch.setattr(key_values, "SNAPSHOTS", remembered)
         patch.setattr(model, "SNAPSHOTS", remembered)
-        patch.setattr(key_values, "CHANGES_MAX", CHANGES_MAX)
-        patch.setattr(key_values, "SCANNED_MAX", SCANNED_MAX)
+        patch.setattr(key_space, "CHANGES_MAX", CHANGES_MAX)
+        patch.setattr(key_space, "SCANNED_MAX", SCANNED_MAX)
         return run_machines(KeyValues, RecipeWorkload, seed, scenario=scenario_of("all"), check_every=check_every)
