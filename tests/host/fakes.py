@@ -8,8 +8,8 @@ from pykraft import types
 from pykraft.config import LogSettings, NodeConfig, RaftConfig
 from pykraft.core.effects import NotifyLeaderChange, Report
 from pykraft.host.delivery import CommittedBatch
+from pykraft.host.fetch_read import HeaderAndBytes
 from pykraft.host.ports import ConnectionId
-from pykraft.host.recent_batches import HeaderAndBytes
 from pykraft.host.snapshots.files import SnapshotFiles
 from pykraft.log.fs import Fs
 from pykraft.log.lane import Job

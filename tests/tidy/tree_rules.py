@@ -18,7 +18,7 @@ TreeRule = Callable[[Sequence[SourceFile]], Iterator[str]]
 TABLES: dict[str, str] = {
     "lab.cli.main": "one command a file",
     "pykraft.cli.main": "one command a file",
-    "pykraft.core.on.dispatch": "one message a file",
+    "pykraft.core.raft": "one message a file",
     "pykraft.host.components": "one part of a node a file",
     "pykraft.host.host": "one part of a node a file",
     "pykraft.rpc.codec": "one RPC a file",
@@ -32,7 +32,6 @@ APART: dict[str, str] = {
     "pykraft.machine.testing.replay": "another process runs it, without the simulator's worlds",
     "pykraft.log.log_scan": "it only reads, and recovery, its user, only writes",
     "pykraft.server.link_protocol": "its user is compiled, and mypyc has no native class with a base of asyncio",
-    "pykraft.server.sync_place": "a rule without threads, which its tests ask alone",
     "pykraft.spark.pipeline.gold": "its functions are for programs of users",
     "pykraft.spark.pipeline.silver": "tasks import it, without what a driver needs",
     "pykraft.spark.session.daemon": "Spark starts it by its name",

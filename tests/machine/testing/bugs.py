@@ -14,8 +14,9 @@ from typing import Any
 
 from pykraft import errors
 from pykraft.client.proposals import _Group
+from pykraft.core import raft
 from pykraft.core.events import CommitHeard
-from pykraft.core.on import dispatch, fetch_response, read
+from pykraft.core.on import fetch_response, read
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower
 from pykraft.host.host import Host
@@ -276,7 +277,7 @@ def commit_is_heard_of_any_leader(patch: Patch) -> None:
         if isinstance(replica.state, Follower):
             fetch_response._raise_high_watermark(replica, event.end_offset)
 
-    patch.setitem(dispatch.HANDLERS, CommitHeard, credulous)
+    patch.setitem(raft.HANDLERS, CommitHeard, credulous)
 
 
 def commit_is_heard_with_a_record_too_many(patch: Patch) -> None:

@@ -25,11 +25,11 @@ from pykraft.errors import ErrorCode, NotLeaderError, NotRunningError, ProtocolE
 from pykraft.host.clients.producer_states import KnownBatch, ProducerStates
 from pykraft.host.clients.records_profile import StrictProfile, check_client_batch
 from pykraft.host.clients.topics import ClientTopics, committed_end
+from pykraft.host.fetch_read import HeaderAndBytes
 from pykraft.host.inbound import Requester
 from pykraft.host.inbox import Inbox
 from pykraft.host.ports import AT_ONCE_MS, ConnectionId, Ports
 from pykraft.host.producers import Committed, OutcomeUnknown, Producers, ProposalOutcome, Rejected
-from pykraft.host.recent_batches import HeaderAndBytes
 from pykraft.protocol.batch import BatchHeader
 from pykraft.protocol.compression import Compression
 from pykraft.protocol.schema import Body

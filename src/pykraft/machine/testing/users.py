@@ -27,10 +27,9 @@ from types import CoroutineType
 from typing import Any, Final, cast
 from weakref import WeakSet
 
-from pykraft.client.engine import Engine
+from pykraft.client.life import Engine, LoopCall, NodeLoops
 from pykraft.client.listener import LeaderWatch
 from pykraft.client.node import Node
-from pykraft.client.thread import LoopCall, NodeLoops
 from pykraft.config import NodeConfig
 from pykraft.core.status import Status
 from pykraft.errors import NotRunningError, ProtocolError, PykraftError, StorageError, UnreachableError, UsageError
@@ -300,7 +299,7 @@ PIECE_RECORDS_MAX: Final = 3
 
 
 class SimulatedEngine:
-    """See `pykraft.client.engine.Engine`."""
+    """See `pykraft.client.life.Engine`."""
 
     def __init__(self, node: SimulatedNode, failed: Callable[[BaseException], None]) -> None:
         """``failed`` hears of the error that would end the node."""
