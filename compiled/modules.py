@@ -25,7 +25,7 @@ PATTERNS: Final = (
     "host/*.py",
     "protocol/batch.py",
     "protocol/control.py",
-    "protocol/frame.py",
+    "protocol/api.py",
     "protocol/records.py",
     "protocol/primitives.py",
     "protocol/reader.py",

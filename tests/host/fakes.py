@@ -15,8 +15,8 @@ from pykraft.log.fs import Fs
 from pykraft.log.lane import Job
 from pykraft.log.os_fs import OsFs
 from pykraft.log.segment import SegmentView
+from pykraft.protocol.api import FrameReader
 from pykraft.protocol.batch import scan
-from pykraft.protocol.frame import FrameReader
 from pykraft.protocol.records import encode_batch
 from pykraft.rpc.context import RpcContext
 from pykraft.snapshot.catalog import Catalog
