@@ -26,9 +26,8 @@ from pykraft.core.status import Status
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.clients.consumer_fetches import ConsumerFetches
 from pykraft.host.clients.leader_questions import ProducerIds, VoterEndpoints
-from pykraft.host.clients.produce_requests import ClientAnswer, ProduceRequests
+from pykraft.host.clients.produce_requests import ClientAnswer, ProduceRequests, RecordsProfile
 from pykraft.host.clients.producer_states import ProducerStates
-from pykraft.host.clients.records_profile import RecordsProfile
 from pykraft.host.clients.topics import NOBODY, ClientTopics, committed_end
 from pykraft.host.fetch_read import FetchReads, HeaderAndBytes, ReadableLog, RecordBuffers, batches_up_to, read_durable
 from pykraft.host.inbound import Requester
