@@ -102,6 +102,7 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
     private final Queue<Runnable> registrations = new ArrayDeque<>();
     private final Queue<Integer> released = new ArrayDeque<>();
     private final Set<String> metricNames = new HashSet<>();
+    private Set<String> told;
     private final CompletableFuture<Void> shutdown = new CompletableFuture<>();
     private QuorumStateStore quorumStateStore;
     private Metrics metrics;
@@ -115,6 +116,7 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
     private final Queue<Runnable> callbacks = new ArrayDeque<>();
     private boolean isPolling = false;
     private boolean isTicking = false;
+    private Optional<OffsetAndEpoch> earliestPolled = Optional.empty();
     private int requests = 0;
     private int listenersEver = 0;
     private Throwable problem;
@@ -302,8 +304,11 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
         }
         highWatermark = status.highWatermark;
         Optional<OffsetAndEpoch> earliest = log.earliestSnapshotId();
-        if (isRunning()) {
+        // Most polls of a simulation come before anything is due.
+        boolean isAsleep = time.milliseconds() < status.sleepsUntilMs && earliest.equals(earliestPolled);
+        if (isRunning() && !isAsleep) {
             isTicking = true;
+            earliestPolled = earliest;
             ask(call(PykraftLink.POLL)
                 .number(earliest.map(OffsetAndEpoch::offset).orElse((long) PykraftLink.NONE))
                 .number(earliest.map(OffsetAndEpoch::epoch).orElse(PykraftLink.NONE))
@@ -442,7 +447,7 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
             mirror();
         }
         link.write(frame);
-        status = new PykraftStatus(mirror());
+        status = new PykraftStatus(mirror(), status);
         quorum.updated();
         if (postponed.isEmpty() || status.highWatermark.isEmpty()) {
             highWatermark = status.highWatermark;
@@ -840,14 +845,14 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
         if (status.ignoresStaticVoters) {
             externalMetrics.setIgnoredStaticVoters(true);
         }
-        Set<String> wanted = new HashSet<>(status.metrics);
-        wanted.add(IDLE_RATIO);
-        if (metricNames.equals(wanted)) {
+        if (told == status.metrics) {
             return;
         }
+        told = status.metrics;
         metricNames.forEach(name -> metrics.removeMetric(metricName(name)));
         metricNames.clear();
-        metricNames.addAll(wanted);
+        metricNames.addAll(told);
+        metricNames.add(IDLE_RATIO);
         metricNames.forEach(name ->
             metrics.addMetric(metricName(name), (Gauge<Object>) (config, nowMs) -> metricValue(name))
         );
