@@ -34,7 +34,7 @@ from pykraft.protocol import api
 from pykraft.protocol.messages import ApiKey
 from pykraft.rpc.api_versions import api_key_bodies
 from pykraft.rpc.connection import NEGOTIATION_VERSION
-from pykraft.snapshot.files import checkpoint_path
+from pykraft.snapshot.files import BOOTSTRAP_ID, checkpoint_path
 from pykraft.snapshot.head import SnapshotReader
 from pykraft.types import (
     NO_LISTENERS,
@@ -110,7 +110,8 @@ class Listener:
         """See `pykraft.host.snapshots.creation.Loader`."""
         reader.close()
         found = reader.snapshot_id
-        self._node.show(Writer(Did.LOAD).int32(self._number).int64(found.offset).int32(found.epoch))
+        writer = Writer(Did.LOAD).int32(self._number).int64(found.offset).int32(found.epoch)
+        self._node.show(writer.flag(found == BOOTSTRAP_ID))
 
 
 class Node:
@@ -465,7 +466,7 @@ class Node:
     @property
     def _sleeps_until_ms(self) -> int:
         """Nothing comes of a poll without a message before this time."""
-        if not self._setup.is_strict or self._leaving or self._until_poll is not None:
+        if not self._setup.is_simulation or self._leaving or self._until_poll is not None:
             return 0
         return NEVER_MS if self._wake_ms is None else self._wake_ms
 

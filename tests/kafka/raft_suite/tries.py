@@ -1,7 +1,7 @@
 """The tries of Kafka's simulation tests: a constant of their annotations, changed in a copy of the class file.
 
     magic, minor, major      8 bytes; then the count of constants, uint16, one more than there are
-    constant                 tag uint8, then: 1 text with uint16 length, 3 int32, 5 and 6 eight bytes and two places, ...
+    constant                 tag uint8, then: 1 text with uint16 length, 3 int32, 5 and 6 eight bytes and two numbers
 
 Invariant: only the one int constant with the value of the annotations changes.
 
@@ -12,7 +12,24 @@ import struct
 from typing import Final
 
 DEFAULT: Final = 100
-_SIZES: Final = {3: 4, 4: 4, 5: 8, 6: 8, 7: 2, 8: 2, 9: 4, 10: 4, 11: 4, 12: 4, 15: 3, 16: 2, 17: 4, 18: 4, 19: 2, 20: 2}
+_SIZES: Final = {
+    3: 4,
+    4: 4,
+    5: 8,
+    6: 8,
+    7: 2,
+    8: 2,
+    9: 4,
+    10: 4,
+    11: 4,
+    12: 4,
+    15: 3,
+    16: 2,
+    17: 4,
+    18: 4,
+    19: 2,
+    20: 2,
+}
 _TEXT: Final = 1
 _INT: Final = 3
 _WIDE: Final = (5, 6)

@@ -116,7 +116,6 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
     private final Queue<Runnable> callbacks = new ArrayDeque<>();
     private boolean isPolling = false;
     private boolean isTicking = false;
-    private Optional<OffsetAndEpoch> earliestPolled = Optional.empty();
     private int requests = 0;
     private int listenersEver = 0;
     private Throwable problem;
@@ -305,10 +304,9 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
         highWatermark = status.highWatermark;
         Optional<OffsetAndEpoch> earliest = log.earliestSnapshotId();
         // Most polls of a simulation come before anything is due.
-        boolean isAsleep = time.milliseconds() < status.sleepsUntilMs && earliest.equals(earliestPolled);
+        boolean isAsleep = time.milliseconds() < status.sleepsUntilMs;
         if (isRunning() && !isAsleep) {
             isTicking = true;
-            earliestPolled = earliest;
             ask(call(PykraftLink.POLL)
                 .number(earliest.map(OffsetAndEpoch::offset).orElse((long) PykraftLink.NONE))
                 .number(earliest.map(OffsetAndEpoch::epoch).orElse(PykraftLink.NONE))
@@ -574,7 +572,9 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
                 callbacks.add(() -> changeLeader(values.number(), values.number(), values.number()));
                 break;
             case PykraftLink.LOAD:
-                callbacks.add(() -> load(values.number(), new OffsetAndEpoch(values.large(), values.number())));
+                callbacks.add(() ->
+                    load(values.number(), new OffsetAndEpoch(values.large(), values.number()), values.flag())
+                );
                 break;
             case PykraftLink.STOPPED:
                 callbacks.add(() -> stopped(values.flag(), values.text()));
@@ -676,16 +676,19 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
         });
         frame.number(log.startOffset());
         java.io.ByteArrayOutputStream records = new java.io.ByteArrayOutputStream();
-        long offset = log.startOffset();
-        while (offset != log.endOffset().offset()) {
-            MemoryRecords read = (MemoryRecords) log.read(offset, Isolation.UNCOMMITTED, READ_SIZE_BYTES).records;
+        MemoryRecords read = read(log.startOffset());
+        while (read.sizeInBytes() != 0) {
             ByteBuffer content = read.buffer();
             byte[] found = new byte[content.remaining()];
             content.get(found);
             records.writeBytes(found);
-            offset = read.lastBatch().orElseThrow().nextOffset();
+            read = read(read.lastBatch().orElseThrow().nextOffset());
         }
         frame.bytes(records.toByteArray());
+    }
+
+    private MemoryRecords read(long offset) {
+        return (MemoryRecords) log.read(offset, Isolation.UNCOMMITTED, READ_SIZE_BYTES).records;
     }
 
     private void writeListeners(Frame frame) {
@@ -815,12 +818,12 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
         listeners.get(listener).handleLeaderChange(new LeaderAndEpoch(PykraftStatus.optional(leaderId), epoch));
     }
 
-    private void load(int listener, OffsetAndEpoch snapshotId) {
+    private void load(int listener, OffsetAndEpoch snapshotId, boolean isBootstrap) {
         RawSnapshotReader raw = log.readSnapshot(snapshotId).orElseThrow();
         RecordsSnapshotReader<T> reader = RecordsSnapshotReader.of(
             raw, serde, BufferSupplier.create(), MAX_BATCH_SIZE_BYTES, true, logContext
         );
-        if (snapshotId.equals(org.apache.kafka.snapshot.Snapshots.BOOTSTRAP_SNAPSHOT_ID)) {
+        if (isBootstrap) {
             listeners.get(listener).handleLoadBootstrap(reader);
         } else {
             listeners.get(listener).handleLoadSnapshot(reader);
