@@ -19,6 +19,7 @@ from pykraft.types import Endpoint, Listeners, Uuid
 from tests.kafka.raft_suite.decided import DECIDED, MOST, decision_on, listed_in_vain
 from tests.kafka.raft_suite.liberties import NOBODY, Claim, Question, refused_epoch
 from tests.kafka.raft_suite.mutants import PLANTED, RESULTS
+from tests.kafka.raft_suite.older import translated
 from tests.kafka.raft_suite.page import PAGE, page_of, sum_of
 from tests.kafka.raft_suite.suite import CLASSES, SHIM, SIMULATION, Outcome, Suite, python_process, read_report
 from tests.kafka.raft_suite.tries import DEFAULT, with_tries
@@ -117,6 +118,15 @@ def test_the_shim_compares_no_epochs_offsets_or_votes(name: str, source: str) ->
 )
 def test_a_rule_in_the_shim_would_be_found(rule: str) -> None:
     assert comparisons_in(rule)
+
+
+def test_older_releases_need_other_names_of_which_none_is_forgotten() -> None:
+    known = {path.name: path.read_text() for path in SHIM.rglob("*.java")}
+    assert translated(known, "4.3.1") == known
+    for version in ("4.1.1", "4.2.0"):
+        assert "ReplicatedLog log" in translated(known, version)["KafkaRaftClient.java"]
+    with pytest.raises(ValueError, match="no source of the shim has"):
+        translated({"A.java": ""}, "4.2.0")
 
 
 def test_a_decided_test_must_fail_and_only_as_listed() -> None:

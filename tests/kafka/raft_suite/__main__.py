@@ -21,7 +21,7 @@ from lab.kafka.jars import KAFKA_VERSION, KafkaUnavailableError
 from tests.kafka.raft_suite.decided import decision_on, listed_in_vain
 from tests.kafka.raft_suite.mutants import report as report_mutants
 from tests.kafka.raft_suite.page import PAGE, page_of, sum_of
-from tests.kafka.raft_suite.suite import CLASSES, SIMULATION, Outcome, Suite
+from tests.kafka.raft_suite.suite import SIMULATION, Outcome, Suite
 
 DEFAULT_TRIES: Final = 100
 
@@ -52,7 +52,7 @@ def _run(suite: Suite, options: argparse.Namespace) -> int:
     if options.simulation:
         outcomes = suite.run([SIMULATION], is_real=is_real, options=["--simulation"], tries=options.tries)
         return _report(outcomes, is_real=is_real)
-    classes = options.only or CLASSES
+    classes = options.only or suite.classes
     strictness = ["--strict"] if options.strict else []
     outcomes = suite.run(classes, is_real=is_real, options=strictness)
     if options.write:

@@ -16,23 +16,21 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from xml.etree import ElementTree as Xml
 from zipfile import ZipFile
 
 from lab.kafka.jars import KAFKA_VERSION, KafkaUnavailableError, ensure_jars
 from lab.kafka.java import TALKATIVE, find_java
 from pykraft.process.extras import cache_folder
+from tests.kafka.raft_suite.older import translated
 from tests.kafka.raft_suite.tries import with_tries
 from tests.tidy.repository import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 HERE: Final = Path(__file__).resolve().parent
 POM: Final = HERE / "pom.xml"
@@ -74,6 +72,7 @@ class Suite:
 
     java: Path
     jars: Path
+    version: str
 
     @classmethod
     def find(cls, version: str = KAFKA_VERSION) -> Suite:
@@ -83,14 +82,29 @@ class Suite:
         """
         locked = LOCKED if version == KAFKA_VERSION else None
         name = f"kafka-raft-tests-{version}"
-        return cls(java=find_java(), jars=ensure_jars(locked=locked, name=name, pom=POM, version=version))
+        return cls(
+            java=find_java(), jars=ensure_jars(locked=locked, name=name, pom=POM, version=version), version=version
+        )
+
+    @property
+    def classes(self) -> list[str]:
+        """The classes of tests that this release has."""
+        with ZipFile(self._test_jar) as archive:
+            there = {Path(name).stem for name in archive.namelist()}
+        return [name for name in CLASSES if name in there]
+
+    @property
+    def _test_jar(self) -> Path:
+        [jar] = self.jars.glob("kafka-raft-*-test.jar")
+        return jar
 
     def shim(self) -> Path:
         """The folder with the compiled shim. Errors: KafkaUnavailableError when it does not compile with these jars."""
-        sources = sorted(SHIM.rglob("*.java"))
+        known = {path.name: path.read_text() for path in sorted(SHIM.rglob("*.java"))}
+        sources = translated(known, self.version)
         digest = hashlib.sha256(self.jars.name.encode())
-        for path in sources:
-            digest.update(path.read_bytes())
+        for text in sources.values():
+            digest.update(text.encode())
         folder = cache_folder() / f"raft-shim-{digest.hexdigest()[:16]}"
         if folder.exists():
             return folder
@@ -99,7 +113,10 @@ class Suite:
             raise KafkaUnavailableError("no javac beside java or on the PATH: install Debian's package openjdk-17-jdk")
         with tempfile.TemporaryDirectory(dir=folder.parent) as work:
             fresh = Path(work) / "classes"
-            command = [compiler, "-nowarn", "-d", str(fresh), "-cp", f"{self.jars}/*", *map(str, sources)]
+            paths = [Path(work) / name for name in sources]
+            for path in paths:
+                path.write_text(sources[path.name])
+            command = [compiler, "-nowarn", "-d", str(fresh), "-cp", f"{self.jars}/*", *map(str, paths)]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
                 raise KafkaUnavailableError(f"the shim does not compile against {self.jars.name}:\n{done.stderr}")
@@ -145,8 +162,7 @@ class Suite:
 
     def _with_tries(self, folder: Path, tries: int) -> Path:
         entry = f"{PACKAGE.replace('.', '/')}/{SIMULATION}.class"
-        [jar] = self.jars.glob("kafka-raft-*-test.jar")
-        with ZipFile(jar) as archive:
+        with ZipFile(self._test_jar) as archive:
             patched = with_tries(archive.read(entry), tries)
         (folder / entry).parent.mkdir(parents=True)
         (folder / entry).write_bytes(patched)
