@@ -21,7 +21,17 @@ from tests.kafka.raft_suite.liberties import NOBODY, Claim, Question, refused_ep
 from tests.kafka.raft_suite.mutants import PLANTED, RESULTS
 from tests.kafka.raft_suite.older import translated
 from tests.kafka.raft_suite.page import PAGE, page_of, sum_of
-from tests.kafka.raft_suite.suite import CLASSES, SHIM, SIMULATION, Outcome, Suite, python_process, read_report
+from tests.kafka.raft_suite.suite import (
+    CLASSES,
+    SHIM,
+    SIMULATIONS,
+    TESTS,
+    Outcome,
+    Part,
+    Suite,
+    python_process,
+    read_report,
+)
 from tests.kafka.raft_suite.tries import DEFAULT, with_tries
 from tests.kafka.raft_suite.wire import Did, Link, Reader, Writer
 from tests.sim.mutants import MUTANTS
@@ -66,8 +76,7 @@ def suite() -> Suite:
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_all_pass_but_those_that_are_decided_otherwise(suite: Suite) -> None:
-    first, *others = CLASSES
-    outcomes = suite.run_beside([[first], others])
+    outcomes = suite.run_beside(TESTS)
     failed = [each for each in outcomes if each.problem is not None and decision_on(each) is None]
     assert not failed, "\n".join(map(str, failed))
     assert len(outcomes) == TESTS_COUNT
@@ -80,7 +89,7 @@ def test_all_pass_but_those_that_are_decided_otherwise(suite: Suite) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_simulated_clusters_keep_kafkas_invariants(suite: Suite) -> None:
-    outcomes = suite.run([SIMULATION], options=["--simulation"], tries=TENTH)
+    outcomes = suite.run_beside(SIMULATIONS, options=["--simulation"], tries=TENTH)
     assert [each for each in outcomes if each.problem is not None] == []
     assert len(outcomes) == 9
 
@@ -92,7 +101,7 @@ def test_without_the_python_process_every_test_fails(suite: Suite, tmp_path: Pat
     with python_process(tmp_path / "socket") as path:
         pass
     path.unlink()
-    outcomes = suite.run(CLASSES, socket=path)
+    outcomes = suite.run(Part(classes=CLASSES), socket=path)
     assert len(outcomes) == TESTS_COUNT
     assert [each for each in outcomes if each.problem is None] == []
 

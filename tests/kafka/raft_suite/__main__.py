@@ -21,7 +21,7 @@ from lab.kafka.jars import KAFKA_VERSION, KafkaUnavailableError
 from tests.kafka.raft_suite.decided import decision_on, listed_in_vain
 from tests.kafka.raft_suite.mutants import report as report_mutants
 from tests.kafka.raft_suite.page import PAGE, page_of, sum_of
-from tests.kafka.raft_suite.suite import SIMULATION, Outcome, Suite
+from tests.kafka.raft_suite.suite import SIMULATION, Outcome, Part, Suite
 
 DEFAULT_TRIES: Final = 100
 
@@ -50,13 +50,14 @@ def main(words: Sequence[str]) -> int:
 def _run(suite: Suite, options: argparse.Namespace) -> int:
     is_real = options.against == "kafka"
     if options.simulation:
-        outcomes = suite.run([SIMULATION], is_real=is_real, options=["--simulation"], tries=options.tries)
+        part = Part(classes=[SIMULATION])
+        outcomes = suite.run(part, is_real=is_real, options=["--simulation"], tries=options.tries)
         return _report(outcomes, is_real=is_real)
-    classes = options.only or suite.classes
+    part = Part(classes=options.only or suite.classes)
     strictness = ["--strict"] if options.strict else []
-    outcomes = suite.run(classes, is_real=is_real, options=strictness)
+    outcomes = suite.run(part, is_real=is_real, options=strictness)
     if options.write:
-        strict = suite.run(classes, options=["--strict"])
+        strict = suite.run(part, options=["--strict"])
         PAGE.write_text(page_of(outcomes, strict))
     return _report(outcomes, is_real=is_real)
 

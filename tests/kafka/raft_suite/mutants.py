@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.kafka.raft_suite.decided import decision_on
-from tests.kafka.raft_suite.suite import CLASSES, Suite
+from tests.kafka.raft_suite.suite import CLASSES, Part, Suite
 from tests.sim.mutants import MUTANTS
 
 RESULTS: Final = Path(__file__).with_name("mutants.json")
@@ -47,7 +47,7 @@ def report(suite: Suite) -> int:
     found: dict[str, int] = {}
     for name in PLANTED:
         try:
-            outcomes = suite.run(CLASSES, options=["--bug", name], timeout_s=TIMEOUT_S)
+            outcomes = suite.run(Part(classes=CLASSES), options=["--bug", name], timeout_s=TIMEOUT_S)
         except subprocess.TimeoutExpired:
             found[name] = MANY
         else:

@@ -67,6 +67,23 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Some classes of tests, and of these the tests whose class and method match."""
+
+    classes: Sequence[str]
+    methods: str = ".*"
+
+
+TESTS: Final = (Part(classes=CLASSES[:1]), Part(classes=CLASSES[1:]))
+"""All tests, in two parts that take about as long."""
+SIMULATIONS: Final = (
+    Part(classes=(SIMULATION,), methods=r".*#(canElect|leadership).*"),
+    Part(classes=(SIMULATION,), methods=r".*#(canMake|canRecover).*"),
+)
+"""The same of the nine simulated properties."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
     """Kafka's tests of one release, and Java to run them."""
 
@@ -126,7 +143,7 @@ class Suite:
 
     def run(
         self,
-        classes: Sequence[str],
+        part: Part,
         *,
         is_real: bool = False,
         options: Sequence[str] = (),
@@ -134,7 +151,7 @@ class Suite:
         socket: Path | None = None,
         timeout_s: float | None = None,
     ) -> list[Outcome]:
-        """The outcomes of all tests of these classes, on the shim or on the real client.
+        """The outcomes of these tests, on the shim or on the real client.
 
         ``options`` are those of `tests.kafka.raft_suite.process`; ``tries`` those of each simulated property. With a
         ``socket`` it starts no process of its own.
@@ -149,15 +166,17 @@ class Suite:
             if tries is not None:
                 path.insert(0, str(self._with_tries(work / "patched", tries)))
             if is_real or socket is not None:
-                return self._launch(work, classes, path, socket, timeout_s)
+                return self._launch(work, part, path, socket, timeout_s)
             with python_process(work / "socket", options) as started:
-                return self._launch(work, classes, path, started, timeout_s)
+                return self._launch(work, part, path, started, timeout_s)
 
-    def run_beside(self, parts: Sequence[Sequence[str]], *, options: Sequence[str] = ()) -> list[Outcome]:
+    def run_beside(
+        self, parts: Sequence[Part], *, options: Sequence[str] = (), tries: int | None = None
+    ) -> list[Outcome]:
         """As `run` on the shim, each part in a JVM of its own, all at one time."""
         self.shim()
         with ThreadPoolExecutor(len(parts)) as pool:
-            done = [pool.submit(self.run, part, options=options) for part in parts]
+            done = [pool.submit(self.run, part, options=options, tries=tries) for part in parts]
             return [outcome for each in done for outcome in each.result()]
 
     def _with_tries(self, folder: Path, tries: int) -> Path:
@@ -169,10 +188,10 @@ class Suite:
         return folder
 
     def _launch(
-        self, work: Path, classes: Sequence[str], path: Sequence[str], socket: Path | None, timeout_s: float | None
+        self, work: Path, part: Part, path: Sequence[str], socket: Path | None, timeout_s: float | None
     ) -> list[Outcome]:
         [launcher] = self.jars.glob("junit-platform-console-standalone-*.jar")
-        selected = [word for name in classes for word in ("-c", name if "." in name else f"{PACKAGE}.{name}")]
+        selected = [word for name in part.classes for word in ("-c", name if "." in name else f"{PACKAGE}.{name}")]
         reports = work / "reports"
         agents = [f"-javaagent:{each}" for each in self.jars.glob("byte-buddy-agent-*.jar")]
         command = [
@@ -182,7 +201,7 @@ class Suite:
             *([] if socket is None else [f"-Dpykraft.socket={socket}"]),
             *("-cp", os.pathsep.join(_expanded([*path, str(launcher)]))),
             *("org.junit.platform.console.ConsoleLauncher", "execute", "--details=summary"),
-            *(f"--reports-dir={reports}", *selected),
+            *(f"--reports-dir={reports}", f"--include-methodname={part.methods}", *selected),
         ]
         environment = {key: value for key, value in os.environ.items() if key not in TALKATIVE}
         # jqwik leaves a database where it runs.
