@@ -36,23 +36,33 @@ class KafkaUnavailableError(UsageError):
     """This machine cannot run Kafka; the message says what to install."""
 
 
-def ensure_jars(cache: Path | None = None, locked: Path = LOCKED) -> Path:
+def ensure_jars(
+    cache: Path | None = None,
+    locked: Path | None = LOCKED,
+    *,
+    name: str = f"kafka-{KAFKA_VERSION}",
+    pom: Path = POM,
+    version: str | None = None,
+) -> Path:
     """The folder with Kafka's jars; fetches them if it is missing or invalid.
+
+    ``name`` is that of the folder, and ``version`` another release than the pom's. Without ``locked`` any files that
+    Maven finds are taken; it compares their sums with those of the registry.
 
     Errors: KafkaUnavailableError without Maven, and when Maven fails or fetches other files than ``locked`` lists.
     """
-    expected = read_sums(locked)
+    expected = None if locked is None else read_sums(locked)
     cache = cache or cache_folder()
-    folder = cache / f"kafka-{KAFKA_VERSION}"
+    folder = cache / name
     with _exclusive(folder.with_name(folder.name + ".lock")):
-        if folder.exists() and sums_of(folder) == expected:
+        if folder.exists() and (expected is None or sums_of(folder) == expected):
             return folder
         with tempfile.TemporaryDirectory(prefix="fetch-", dir=cache) as work:
             fresh = Path(work) / "jars"
-            fetch(fresh)
-            problem = _difference(expected, sums_of(fresh))
+            fetch(fresh, pom, version)
+            problem = None if expected is None else _difference(expected, sums_of(fresh))
             if problem:
-                raise KafkaUnavailableError(f"Maven did not download the jars that {locked.name} lists: {problem}")
+                raise KafkaUnavailableError(f"Maven did not download the jars that {locked} lists: {problem}")
             shutil.rmtree(folder, ignore_errors=True)
             fresh.rename(folder)
     return folder
@@ -70,15 +80,17 @@ def check_jars(folder: Path) -> Path:
     return folder
 
 
-def fetch(folder: Path) -> None:
+def fetch(folder: Path, pom: Path = POM, version: str | None = None) -> None:
     """Let Maven copy the jars of the pom and their dependencies into this folder. Errors: KafkaUnavailableError."""
     maven = shutil.which("mvn")
     if maven is None:
         raise KafkaUnavailableError("no mvn on the PATH, which fetches Kafka's jars: install Debian's package maven")
     goal = [COPY_GOAL, f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
+    if version is not None:
+        goal.append(f"-Dkafka.version={version}")
     try:
         done = subprocess.run(
-            [maven, "--quiet", "--batch-mode", "--file", str(POM), *goal],
+            [maven, "--quiet", "--batch-mode", "--file", str(pom), *goal],
             capture_output=True,
             text=True,
             timeout=FETCH_TIMEOUT_S,

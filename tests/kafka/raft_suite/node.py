@@ -18,9 +18,10 @@ from random import Random
 from typing import Any, Final, TypeVar
 
 from pykraft.core import effects
+from pykraft.core.election import NEVER_MS
 from pykraft.core.events import SnapshotsExpired
 from pykraft.core.raft import Raft
-from pykraft.core.state import Candidate, Follower
+from pykraft.core.state import Candidate, Follower, Leader
 from pykraft.host.delivery import CommittedBatch, Registration
 from pykraft.host.host import Host
 from pykraft.host.metrics import HOST_METRICS
@@ -33,7 +34,7 @@ from pykraft.protocol import api
 from pykraft.protocol.messages import ApiKey
 from pykraft.rpc.api_versions import api_key_bodies
 from pykraft.rpc.connection import NEGOTIATION_VERSION
-from pykraft.snapshot.files import checkpoint_path
+from pykraft.snapshot.files import BOOTSTRAP_ID, checkpoint_path
 from pykraft.snapshot.head import SnapshotReader
 from pykraft.types import (
     NO_LISTENERS,
@@ -47,6 +48,7 @@ from pykraft.types import (
     Offset,
     OffsetAndEpoch,
     Voter,
+    VoterSet,
 )
 from tests.kafka.raft_suite.liberties import Claim, Paced, Question, confirmed_levels, refused_epoch
 from tests.kafka.raft_suite.setup import Setup, write_disk
@@ -108,7 +110,8 @@ class Listener:
         """See `pykraft.host.snapshots.creation.Loader`."""
         reader.close()
         found = reader.snapshot_id
-        self._node.show(Writer(Did.LOAD).int32(self._number).int64(found.offset).int32(found.epoch))
+        writer = Writer(Did.LOAD).int32(self._number).int64(found.offset).int32(found.epoch)
+        self._node.show(writer.flag(found == BOOTSTRAP_ID))
 
 
 class Node:
@@ -140,6 +143,8 @@ class Node:
         """Requests that leave at the next poll, as those of Kafka's client do."""
         self._listeners: dict[int, Listener] = {}
         self._snapshots: dict[int, NewSnapshot] = {}
+        self._told_metrics: tuple[bool, bool] | None = None
+        self._told_voters: VoterSet | None = None
         self._until_poll: Callable[[Instant], None] | None = None
         self._is_stopped = self._is_leaving = False
         core = Raft if setup.is_strict else Paced
@@ -442,12 +447,28 @@ class Node:
         writer.flag(status.voted is not None)
         if status.voted is not None:
             writer.int32(status.voted.id).blob(status.voted.directory_id or ZERO_UUID)
-        write_each(writer, status.voters.voters, lambda voter: _write_voter(writer, voter))
+        writer.flag(status.voters is not self._told_voters)
+        if status.voters is not self._told_voters:
+            self._told_voters = status.voters
+            write_each(writer, status.voters.voters, lambda voter: _write_voter(writer, voter))
         deadline_ms = getattr(state, "election_deadline_ms", None)
         writer.int64(None if deadline_ms is None else max(0, deadline_ms - self._now_ms))
         rejected = sorted(state.tally.rejected) if isinstance(state, Candidate) else []
         write_each(writer, rejected, writer.int32)
-        write_each(writer, [] if self._is_stopped else self.host.metrics(self.now), writer.text)
+        writer.int64(self._sleeps_until_ms)
+        # The names change with the leadership only.
+        kind = (self._is_stopped, isinstance(state, Leader))
+        writer.flag(kind != self._told_metrics)
+        if kind != self._told_metrics:
+            self._told_metrics = kind
+            write_each(writer, self.host.metrics(self.now), writer.text)
+
+    @property
+    def _sleeps_until_ms(self) -> int:
+        """Nothing comes of a poll without a message before this time."""
+        if not self._setup.is_simulation or self._leaving or self._until_poll is not None:
+            return 0
+        return NEVER_MS if self._wake_ms is None else self._wake_ms
 
     def write_metrics(self, writer: Writer) -> None:
         """The metrics by name."""

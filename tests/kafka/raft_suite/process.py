@@ -1,16 +1,17 @@
 """The Python process behind the shim: all clients of one JVM, each a `pykraft.host.Host` on a virtual disk.
 
-    python -m tests.kafka.raft_suite.process SOCKET [--strict]
+    python -m tests.kafka.raft_suite.process SOCKET [--strict] [--bug NAME]
 
 It connects to nobody: it listens at a Unix socket for one JVM after the other, and serves one at a time. A node that
 fails fails the call of the test, with the error's class and text.
 """
 
+import argparse
 import socket
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from contextlib import ExitStack
 from typing import Final
 
 from pykraft.errors import PykraftError
@@ -20,14 +21,16 @@ from pykraft.types import Epoch, Offset, OffsetAndEpoch
 from tests.kafka.raft_suite.node import Node
 from tests.kafka.raft_suite.setup import read_setup
 from tests.kafka.raft_suite.wire import NONE, Call, Did, Link, Reader, Writer
+from tests.sim.mutants import MUTANTS, planted
 
 
 class Clients:
     """The clients of one JVM, by the number that the shim gave them."""
 
-    def __init__(self, link: Link, *, is_strict: bool) -> None:
+    def __init__(self, link: Link, *, is_strict: bool, is_simulation: bool) -> None:
         self._link = link
-        self._is_strict = is_strict
+        self._is_strict = is_strict or is_simulation
+        self._is_simulation = is_simulation
         self._nodes: dict[int, Node] = {}
 
     def serve(self) -> None:
@@ -45,14 +48,15 @@ class Clients:
         call, number, now_ms = Call(reader.byte()), reader.int32(), reader.int64()
         done = Writer(Did.DONE)
         if call == Call.OPEN:
-            self._nodes[number] = node = Node(self._link, read_setup(reader, is_strict=self._is_strict), now_ms)
+            setup = read_setup(reader, is_strict=self._is_strict, is_simulation=self._is_simulation)
+            self._nodes[number] = node = Node(self._link, setup, now_ms)
             node.settle()
             node.write_status(done, is_poll=False)
             return done.int64(NONE)
-        node = self._nodes.get(number)
-        if node is None:
+        if number not in self._nodes:
             assert call == Call.CLOSE, "only what is gone is closed twice, or was never opened"
             return done
+        node = self._nodes[number]
         if call in _AT_TIMES:
             node.at(now_ms)
         if call == Call.CLOSE:
@@ -120,16 +124,25 @@ _CALLS: Final[dict[Call, Callable[[Node, Reader], int | None]]] = {
 
 def main(words: Sequence[str]) -> None:
     """The command line; see the module."""
-    path, *options = words
+    parser = argparse.ArgumentParser(prog="python -m tests.kafka.raft_suite.process")
+    parser.add_argument("socket")
+    parser.add_argument("--strict", action="store_true", help="no liberties")
+    parser.add_argument("--simulation", action="store_true", help="no liberties, and polls may be left out")
+    parser.add_argument("--bug", choices=sorted(MUTANTS), help="plant this bug of tests.sim.mutants")
+    options = parser.parse_args(words)
     delivery.PIECE_SIZE_BYTES_MAX = 1  # type: ignore[misc] # each batch alone, as Kafka's log of tests has two at a time
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(path)
+    with ExitStack() as stack:
+        if options.bug is not None:
+            stack.enter_context(planted(MUTANTS[options.bug]))
+        listening = stack.enter_context(socket.socket(socket.AF_UNIX))
+        listening.bind(options.socket)
         listening.listen()
-        Path(path + ".ready").touch()
+        sys.stdout.write("listening\n")
+        sys.stdout.flush()
         while True:
             connection, _ = listening.accept()
             with connection:
-                Clients(Link(connection), is_strict="--strict" in options).serve()
+                Clients(Link(connection), is_strict=options.strict, is_simulation=options.simulation).serve()
 
 
 if __name__ == "__main__":

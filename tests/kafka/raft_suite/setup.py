@@ -52,9 +52,11 @@ class Setup:
     records: bytes
     is_strict: bool
     """Without `tests.kafka.raft_suite.liberties`."""
+    is_simulation: bool
+    """The test changes nothing behind the client, so a poll before its time may be left out."""
 
 
-def read_setup(reader: Reader, *, is_strict: bool) -> Setup:
+def read_setup(reader: Reader, *, is_strict: bool, is_simulation: bool) -> Setup:
     """The call that opens a client; the shim writes the same fields in the same order."""
     node_id, directory_id, cluster_id = reader.int32(), reader.uuid(), reader.text()
     topic_name, topic_id, listener = reader.text(), reader.uuid(), reader.text().upper()
@@ -103,6 +105,7 @@ def read_setup(reader: Reader, *, is_strict: bool) -> Setup:
         start_offset=Offset(reader.int64()),
         records=reader.blob(),
         is_strict=is_strict,
+        is_simulation=is_simulation,
     )
 
 

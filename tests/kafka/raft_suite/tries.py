@@ -1,7 +1,7 @@
 """The tries of Kafka's simulation tests: a constant of their annotations, changed in a copy of the class file.
 
     magic, minor, major      8 bytes; then the count of constants, uint16, one more than there are
-    constant                 tag uint8, then: 1 text with uint16 length, 3 int32, 5 and 6 eight bytes and two places, ...
+    constant                 tag uint8, then: 1 text with uint16 length, 3 int32, 5 and 6 eight bytes and two numbers
 
 Invariant: only the one int constant with the value of the annotations changes.
 

@@ -9,11 +9,6 @@ import org.apache.kafka.common.feature.SupportedVersionRange;
 import org.apache.kafka.common.memory.MemoryPool;
 import org.apache.kafka.common.message.AddRaftVoterRequestData;
 import org.apache.kafka.common.message.ApiMessageType;
-import org.apache.kafka.common.message.DescribeQuorumResponseData;
-import org.apache.kafka.common.message.EndQuorumEpochRequestData;
-import org.apache.kafka.common.message.FetchRequestData;
-import org.apache.kafka.common.message.FetchResponseData;
-import org.apache.kafka.common.message.FetchSnapshotResponseData;
 import org.apache.kafka.common.metrics.Gauge;
 import org.apache.kafka.common.metrics.Metrics;
 import org.apache.kafka.common.network.ListenerName;
@@ -24,7 +19,6 @@ import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.protocol.ObjectSerializationCache;
 import org.apache.kafka.common.record.internal.MemoryRecords;
 import org.apache.kafka.common.record.internal.RecordBatch;
-import org.apache.kafka.common.record.internal.UnalignedMemoryRecords;
 import org.apache.kafka.common.requests.RequestHeader;
 import org.apache.kafka.common.requests.RequestUtils;
 import org.apache.kafka.common.requests.ResponseHeader;
@@ -41,7 +35,6 @@ import org.apache.kafka.server.common.KRaftVersion;
 import org.apache.kafka.server.common.OffsetAndEpoch;
 import org.apache.kafka.server.common.serialization.RecordSerde;
 import org.apache.kafka.snapshot.RawSnapshotReader;
-import org.apache.kafka.snapshot.RawSnapshotWriter;
 import org.apache.kafka.snapshot.RecordsSnapshotReader;
 import org.apache.kafka.snapshot.SnapshotWriter;
 
@@ -74,7 +67,6 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
     private static final String METRIC_GROUP = "raft-metrics";
     /** Measured by the loop that polls, which is the test's here. */
     private static final String IDLE_RATIO = "poll-idle-ratio-avg";
-    private static final int READ_SIZE_BYTES = Integer.MAX_VALUE;
 
     private final OptionalInt nodeId;
     private final Uuid nodeDirectoryId;
@@ -102,8 +94,10 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
     private final Queue<Runnable> registrations = new ArrayDeque<>();
     private final Queue<Integer> released = new ArrayDeque<>();
     private final Set<String> metricNames = new HashSet<>();
+    private Set<String> told;
     private final CompletableFuture<Void> shutdown = new CompletableFuture<>();
-    private QuorumStateStore quorumStateStore;
+    private PykraftFiles files;
+    private PykraftMessages messages;
     private Metrics metrics;
     private ExternalKRaftMetrics externalMetrics;
     private QuorumState quorum;
@@ -168,7 +162,8 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
         Metrics metrics,
         ExternalKRaftMetrics externalKRaftMetrics
     ) {
-        this.quorumStateStore = quorumStateStore;
+        this.files = new PykraftFiles(log, quorumStateStore);
+        this.messages = new PykraftMessages(log.topicPartition().topic(), localListeners);
         this.metrics = metrics;
         this.externalMetrics = externalKRaftMetrics;
         this.quorum = new QuorumState(nodeId, nodeDirectoryId, time, logContext, () -> status, this::highWatermark, localListeners, localVersions, this::resignAtOnce);
@@ -200,8 +195,8 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
         frame.list(List.of(ApiKeys.values()), key ->
             frame.number(key.id).number((int) key.oldestVersion()).number((int) key.latestVersion())
         );
-        writeElection(frame);
-        writeLog(frame);
+        files.writeElection(frame);
+        files.writeLog(frame);
         ask(frame);
         updateMetrics();
     }
@@ -302,7 +297,9 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
         }
         highWatermark = status.highWatermark;
         Optional<OffsetAndEpoch> earliest = log.earliestSnapshotId();
-        if (isRunning()) {
+        // Most polls of a simulation come before anything is due.
+        boolean isAsleep = time.milliseconds() < status.sleepsUntilMs;
+        if (isRunning() && !isAsleep) {
             isTicking = true;
             ask(call(PykraftLink.POLL)
                 .number(earliest.map(OffsetAndEpoch::offset).orElse((long) PykraftLink.NONE))
@@ -442,7 +439,7 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
             mirror();
         }
         link.write(frame);
-        status = new PykraftStatus(mirror());
+        status = new PykraftStatus(mirror(), status);
         quorum.updated();
         if (postponed.isEmpty() || status.highWatermark.isEmpty()) {
             highWatermark = status.highWatermark;
@@ -543,10 +540,10 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
                 log.updateHighWatermark(new LogOffsetMetadata(values.large()));
                 break;
             case PykraftLink.ELECTION:
-                keepElection(values);
+                files.keepElection(values);
                 break;
             case PykraftLink.KEEP_SNAPSHOT:
-                keepSnapshot(new OffsetAndEpoch(values.large(), values.number()), values.bytes());
+                files.keepSnapshot(new OffsetAndEpoch(values.large(), values.number()), values.bytes());
                 break;
             case PykraftLink.TRUNCATE_TO_SNAPSHOT:
                 log.truncateToLatestSnapshot();
@@ -569,7 +566,9 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
                 callbacks.add(() -> changeLeader(values.number(), values.number(), values.number()));
                 break;
             case PykraftLink.LOAD:
-                callbacks.add(() -> load(values.number(), new OffsetAndEpoch(values.large(), values.number())));
+                callbacks.add(() ->
+                    load(values.number(), new OffsetAndEpoch(values.large(), values.number()), values.flag())
+                );
                 break;
             case PykraftLink.STOPPED:
                 callbacks.add(() -> stopped(values.flag(), values.text()));
@@ -608,79 +607,6 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
             memoryPool.release(batchBuffer);
             batchBuffer = null;
         }
-    }
-
-    private void keepElection(Values values) {
-        int epoch = values.number();
-        OptionalInt leaderId = PykraftStatus.optional(values.number());
-        OptionalInt votedId = PykraftStatus.optional(values.number());
-        Uuid votedDirectoryId = PykraftStatus.uuid(values.bytes());
-        Set<Integer> voters = new HashSet<>();
-        for (int left = values.number(); left != 0; left--) {
-            voters.add(values.number());
-        }
-        KRaftVersion version = KRaftVersion.fromFeatureLevel((short) values.number());
-        Optional<ReplicaKey> voted = votedId.isEmpty()
-            ? Optional.empty()
-            : Optional.of(ReplicaKey.of(votedId.getAsInt(), votedDirectoryId));
-        ElectionState election;
-        if (leaderId.isPresent()) {
-            election = ElectionState.withElectedLeader(epoch, leaderId.getAsInt(), voted, voters);
-        } else if (voted.isPresent()) {
-            election = ElectionState.withVotedCandidate(epoch, voted.get(), voters);
-        } else {
-            election = ElectionState.withUnknownLeader(epoch, voters);
-        }
-        quorumStateStore.writeElectionState(election, version);
-    }
-
-    private void keepSnapshot(OffsetAndEpoch snapshotId, ByteBuffer content) {
-        log.createNewSnapshotUnchecked(snapshotId).ifPresent(writer -> {
-            try (RawSnapshotWriter raw = writer) {
-                raw.append(new UnalignedMemoryRecords(content));
-                raw.freeze();
-            }
-        });
-    }
-
-    private void writeElection(Frame frame) {
-        Optional<ElectionState> known = quorumStateStore.readElectionState();
-        frame.flag(known.isPresent());
-        known.ifPresent(election -> {
-            Optional<ReplicaKey> voted = election.optionalVotedKey();
-            List<Integer> voters = election.toQuorumStateData((short) 0).currentVoters().stream()
-                .map(voter -> voter.voterId())
-                .sorted()
-                .toList();
-            frame.number(election.epoch())
-                .number(election.optionalLeaderId().orElse(PykraftLink.NONE))
-                .number(voted.map(ReplicaKey::id).orElse(PykraftLink.NONE))
-                .bytes(PykraftStatus.bytes(voted.flatMap(ReplicaKey::directoryId).orElse(Uuid.ZERO_UUID)))
-                .list(voters, frame::number)
-                .number(voters.isEmpty() ? 1 : 0);
-        });
-    }
-
-    private void writeLog(Frame frame) {
-        List<RawSnapshotReader> snapshots = new ArrayList<>();
-        log.earliestSnapshotId().flatMap(log::readSnapshot).ifPresent(snapshots::add);
-        log.latestSnapshotId().flatMap(log::readSnapshot).filter(each -> !snapshots.contains(each)).ifPresent(snapshots::add);
-        frame.list(snapshots, snapshot -> {
-            frame.number(snapshot.snapshotId().offset()).number(snapshot.snapshotId().epoch());
-            frame.bytes(((MemoryRecords) snapshot.records()).buffer());
-        });
-        frame.number(log.startOffset());
-        java.io.ByteArrayOutputStream records = new java.io.ByteArrayOutputStream();
-        long offset = log.startOffset();
-        while (offset != log.endOffset().offset()) {
-            MemoryRecords read = (MemoryRecords) log.read(offset, Isolation.UNCOMMITTED, READ_SIZE_BYTES).records;
-            ByteBuffer content = read.buffer();
-            byte[] found = new byte[content.remaining()];
-            content.get(found);
-            records.writeBytes(found);
-            offset = read.lastBatch().orElseThrow().nextOffset();
-        }
-        frame.bytes(records.toByteArray());
     }
 
     private void writeListeners(Frame frame) {
@@ -729,9 +655,7 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
         short version = (short) values.number();
         Sent waiting = new Sent(connection, api, version, values.number());
         Node destination = new Node(values.number(), values.text(), values.number());
-        ApiMessage message = ApiMessageType.fromApiKey(api.id).newRequest();
-        message.read(new ByteBufferAccessor(values.bytes()), version);
-        name(message);
+        ApiMessage message = messages.read(ApiMessageType.fromApiKey(api.id).newRequest(), values.bytes(), version);
         int correlationId = channel.newCorrelationId();
         sent.put(correlationId, waiting);
         RaftRequest.Outbound request = new RaftRequest.Outbound(
@@ -752,40 +676,10 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
     private void answer(RaftRequest.Inbound request, ByteBuffer bytes) {
         ApiKeys api = ApiKeys.forId(request.data().apiKey());
         ResponseHeader.parse(bytes, api.responseHeaderVersion(request.apiVersion()));
-        ApiMessage message = ApiMessageType.fromApiKey(api.id).newResponse();
-        message.read(new ByteBufferAccessor(bytes), request.apiVersion());
-        name(message);
+        ApiMessage message = messages.read(
+            ApiMessageType.fromApiKey(api.id).newResponse(), bytes, request.apiVersion()
+        );
         request.completion.complete(new RaftResponse.Outbound(request.correlationId(), message));
-    }
-
-    /** What Java's objects have and the bytes do not: the topic's name beside its id, and a class for cut off records. */
-    private void name(ApiMessage message) {
-        String topicName = log.topicPartition().topic();
-        if (message instanceof FetchRequestData fetch) {
-            fetch.topics().forEach(topic -> topic.setTopic(topicName));
-        } else if (message instanceof AddRaftVoterRequestData joining && localListeners.isEmpty()) {
-            joining.setListeners(localListeners.toAddVoterRequest());
-        } else if (message instanceof DescribeQuorumResponseData described) {
-            described.topics().forEach(topic -> topic.partitions().forEach(partition -> {
-                // Tests compare Java's words, which a version of the wire format may lack.
-                Errors error = Errors.forCode(partition.errorCode());
-                partition.setErrorMessage(error == Errors.NONE ? partition.errorMessage() : error.message());
-            }));
-        } else if (message instanceof EndQuorumEpochRequestData resigned) {
-            resigned.topics().forEach(topic -> topic.partitions().forEach(partition ->
-                partition.setPreferredSuccessors(
-                    partition.preferredCandidates().stream().map(candidate -> candidate.candidateId()).toList()
-                )
-            ));
-        } else if (message instanceof FetchResponseData fetched) {
-            fetched.responses().forEach(topic -> topic.setTopic(topicName));
-        } else if (message instanceof FetchSnapshotResponseData fetched) {
-            fetched.topics().forEach(topic -> topic.partitions().forEach(partition -> {
-                if (partition.unalignedRecords() instanceof MemoryRecords records) {
-                    partition.setUnalignedRecords(new UnalignedMemoryRecords(records.buffer()));
-                }
-            }));
-        }
     }
 
     // ---- Listeners
@@ -810,12 +704,12 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
         listeners.get(listener).handleLeaderChange(new LeaderAndEpoch(PykraftStatus.optional(leaderId), epoch));
     }
 
-    private void load(int listener, OffsetAndEpoch snapshotId) {
+    private void load(int listener, OffsetAndEpoch snapshotId, boolean isBootstrap) {
         RawSnapshotReader raw = log.readSnapshot(snapshotId).orElseThrow();
         RecordsSnapshotReader<T> reader = RecordsSnapshotReader.of(
             raw, serde, BufferSupplier.create(), MAX_BATCH_SIZE_BYTES, true, logContext
         );
-        if (snapshotId.equals(org.apache.kafka.snapshot.Snapshots.BOOTSTRAP_SNAPSHOT_ID)) {
+        if (isBootstrap) {
             listeners.get(listener).handleLoadBootstrap(reader);
         } else {
             listeners.get(listener).handleLoadSnapshot(reader);
@@ -830,7 +724,7 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
         }
     }
 
-    // ---- Metrics
+    // ---- Snapshots and metrics
 
     private MetricName metricName(String name) {
         return metrics.metricName(name, METRIC_GROUP);
@@ -840,14 +734,14 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
         if (status.ignoresStaticVoters) {
             externalMetrics.setIgnoredStaticVoters(true);
         }
-        Set<String> wanted = new HashSet<>(status.metrics);
-        wanted.add(IDLE_RATIO);
-        if (metricNames.equals(wanted)) {
+        if (told == status.metrics) {
             return;
         }
+        told = status.metrics;
         metricNames.forEach(name -> metrics.removeMetric(metricName(name)));
         metricNames.clear();
-        metricNames.addAll(wanted);
+        metricNames.addAll(told);
+        metricNames.add(IDLE_RATIO);
         metricNames.forEach(name ->
             metrics.addMetric(metricName(name), (Gauge<Object>) (config, nowMs) -> metricValue(name))
         );

@@ -8,11 +8,13 @@ import java.net.InetSocketAddress;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.OptionalLong;
+import java.util.Set;
 
 /** What the node said of itself at the end of the last call. */
 final class PykraftStatus {
@@ -31,10 +33,12 @@ final class PykraftStatus {
     final VoterSet voters;
     final int electionTimeoutMs;
     final List<Integer> rejected = new ArrayList<>();
-    final List<String> metrics = new ArrayList<>();
+    final long sleepsUntilMs;
+    final Set<String> metrics;
     final long result;
 
-    PykraftStatus(PykraftLink.Values values) {
+    /** Voters and names of metrics are told when they change. */
+    PykraftStatus(PykraftLink.Values values, PykraftStatus before) {
         wantsPoll = values.flag();
         timeoutMs = optional(values.large());
         isRunning = values.flag();
@@ -47,21 +51,19 @@ final class PykraftStatus {
         logEndOffset = values.large();
         kraftVersion = values.number();
         voted = values.flag() ? Optional.of(ReplicaKey.of(values.number(), uuid(values.bytes()))) : Optional.empty();
-        Map<Integer, VoterSet.VoterNode> found = new HashMap<>();
-        for (int left = values.number(); left != 0; left--) {
-            int id = values.number();
-            Uuid directoryId = uuid(values.bytes());
-            Endpoints listeners = endpoints(values);
-            SupportedVersionRange versions = new SupportedVersionRange((short) values.number(), (short) values.number());
-            found.put(id, VoterSet.VoterNode.of(ReplicaKey.of(id, directoryId), listeners, versions));
-        }
-        voters = found.isEmpty() ? VoterSet.empty() : VoterSet.fromMap(found);
+        voters = values.flag() ? voters(values) : before.voters;
         electionTimeoutMs = (int) values.large();
         for (int left = values.number(); left != 0; left--) {
             rejected.add(values.number());
         }
-        for (int left = values.number(); left != 0; left--) {
-            metrics.add(values.text());
+        sleepsUntilMs = values.large();
+        if (values.flag()) {
+            metrics = new HashSet<>();
+            for (int left = values.number(); left != 0; left--) {
+                metrics.add(values.text());
+            }
+        } else {
+            metrics = before.metrics;
         }
         result = values.large();
     }
@@ -80,6 +82,18 @@ final class PykraftStatus {
 
     static OptionalLong optional(long value) {
         return value == PykraftLink.NONE ? OptionalLong.empty() : OptionalLong.of(value);
+    }
+
+    private static VoterSet voters(PykraftLink.Values values) {
+        Map<Integer, VoterSet.VoterNode> found = new HashMap<>();
+        for (int left = values.number(); left != 0; left--) {
+            int id = values.number();
+            Uuid directoryId = uuid(values.bytes());
+            Endpoints listeners = endpoints(values);
+            SupportedVersionRange versions = new SupportedVersionRange((short) values.number(), (short) values.number());
+            found.put(id, VoterSet.VoterNode.of(ReplicaKey.of(id, directoryId), listeners, versions));
+        }
+        return found.isEmpty() ? VoterSet.empty() : VoterSet.fromMap(found);
     }
 
     private static Endpoints endpoints(PykraftLink.Values values) {
