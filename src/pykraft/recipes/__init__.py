@@ -3,17 +3,8 @@
 Each is short and complete: use it, or copy it and change it.
 """
 
-from pykraft.recipes.coordination import (
-    Barrier,
-    HeldLock,
-    JobQueue,
-    TakenJob,
-    holder_of,
-    leader_of,
-    leaders,
-    leadership,
-    lock,
-)
+from pykraft.recipes.coordination import Barrier, HeldLock, holder_of, leader_of, leaders, leadership, lock, try_lock
+from pykraft.recipes.job_queue import JobQueue, TakenJob
 from pykraft.recipes.key_value_commands import (
     Condition,
     Delete,
@@ -49,4 +40,5 @@ __all__ = [
     "leadership",
     "lock",
     "prefix",
+    "try_lock",
 ]

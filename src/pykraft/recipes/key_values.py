@@ -124,6 +124,8 @@ class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
     def __init__(self) -> None:
         self.watches: KeyWatches = KeyWatches()
         """The watches of this node, which hear of changes; no part of the state."""
+        self.shared: dict[object, object] = {}
+        """What the recipes of this node have in common; no part of the state."""
         self.space: KeySpace = KeySpace()
         """The keys and their changes."""
         self._leases: dict[int, _Lease] = {}
