@@ -1,7 +1,7 @@
 """What must hold at every position of the log of a world whose programs use the recipes; no clock counts here.
 
-Keys of the programs: those of the recipes, ``fenced`` with the token of its last writer, and ``ended/N``, the effect of a
-job.
+Keys of the programs: those of the recipes, ``fenced`` with the token of its last writer, and ``ended/N``, the effect of
+a job.
 """
 
 from collections import Counter

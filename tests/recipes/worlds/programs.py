@@ -24,7 +24,7 @@ HELD_MS_MAX: Final = 700
 WAIT_S: Final = 1.5
 CHANGES_WATCHED: Final = 25
 LATE_S: Final = 0.4
-"""A watch whose caller pauses after a change is behind for a few of those pauses."""
+"""A caller of a watch pauses for less after a change."""
 OPERATORS: Final[tuple[ComparisonOperator, ...]] = ("<", ">")
 
 
@@ -132,11 +132,10 @@ async def watch(store: recipes.KeyValueStore, seat: ProcessSeat, stories: Storie
 async def check_watch(store: recipes.KeyValueStore, seat: ProcessSeat, story: WatchStory) -> None:
     """A watch gives what its node knows, soon after."""
     while True:
-        known = store.machine.space.revision
+        known, seen = store.machine.space.revision, len(story.seen)
         for _ in range(10):  # many turns of the loop, however long the process stands still meanwhile
             await asyncio.sleep(LATE_S / 10)
-        seen = len(story.seen)
-        if story.compacted is None and seen and seen < CHANGES_WATCHED:
+        if story.compacted is None and 0 < seen == len(story.seen) < CHANGES_WATCHED:
             due = [one for one in kept_changes(store, story) if story.seen[-1].revision < one.revision <= known]
             if due:
                 told = f"node {seat.machine.node_id} knows revision {known}, and a watch has not got {due[0]}"
