@@ -220,7 +220,7 @@ class _Desk:
         """Wait for a job. Errors: those of the store."""
         worker = _Worker(held, attempts, asyncio.get_running_loop().create_future())
         self._workers.append(worker)
-        self._look()
+        self._poll()
         try:
             return await worker.job
         except asyncio.CancelledError:
@@ -229,7 +229,7 @@ class _Desk:
                 await held.give_up(self._leaving(worker.job.result()))
             raise
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         """Claim jobs if any may be free, and if anybody waits."""
         self._has_news = True
         if self._claiming is None and self._workers:
@@ -241,7 +241,7 @@ class _Desk:
         if not claiming.cancelled():
             claiming.result()
             if self._has_news:
-                self._look()
+                self._poll()
 
     async def _watch(self) -> None:
         begin, end = f"{self._space}claim/", prefix(f"{self._space}job/")[1]
@@ -249,7 +249,7 @@ class _Desk:
             while True:
                 revision = await self._store.revision()
                 self._next, self._again = 0, []
-                self._look()
+                self._poll()
                 with suppress(CompactedError):
                     async with aclosing(self._store.watch(begin, end, from_revision=revision + 1)) as changes:
                         await self._follow(changes)
@@ -270,7 +270,7 @@ class _Desk:
                 number = _number(change.key)
                 if change.item is None and number < self._next:
                     heappush(self._again, number)
-                self._look()
+                self._poll()
 
     def _pick(self) -> _FreeJob | None:
         """The first job that is free, as this node knows it; the transaction looks again."""

@@ -23,8 +23,6 @@ TTL_MS: Final = 1_000
 HELD_MS_MAX: Final = 700
 WAIT_S: Final = 1.5
 CHANGES_WATCHED: Final = 25
-LATE_S: Final = 0.4
-"""A caller of a watch pauses for less after a change."""
 OPERATORS: Final[tuple[ComparisonOperator, ...]] = ("<", ">")
 
 
@@ -134,7 +132,7 @@ async def check_watch(store: recipes.KeyValueStore, seat: ProcessSeat, story: Wa
     while True:
         known, seen = store.machine.space.revision, len(story.seen)
         for _ in range(10):  # many turns of the loop, however long the process stands still meanwhile
-            await asyncio.sleep(LATE_S / 10)
+            await seat.pause()
         if story.compacted is None and 0 < seen == len(story.seen) < CHANGES_WATCHED:
             due = [one for one in kept_changes(store, story) if story.seen[-1].revision < one.revision <= known]
             if due:
