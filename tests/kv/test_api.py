@@ -231,6 +231,7 @@ async def test_calls_that_wait_for_locks_are_bounded_and_end_with_their_clients(
         for client in clients:
             client.left.set()
         await asyncio.wait(calls)
+        assert [client.status for client in clients] == [0, 0], "nobody is there to hear an answer"
         assert (len(watches), api._lock_calls) == (0, 0)
         assert (await ask(api, "/v1/lock", **fields))["ahead"] == 3, "they have their places still"
 
