@@ -43,6 +43,24 @@ async def test_every_node_changes_and_reads_the_store(tmp_path: Path) -> None:
                 await call
 
 
+async def test_values_of_any_characters_and_what_was_there_before(tmp_path: Path) -> None:
+    async with stores(tmp_path) as nodes:
+        leader, follower = await led(nodes)
+        lines = "\n" * 32_768
+        assert await follower.swap("text", lines) is None
+        assert await leader.swap("text", "x") == Item("text", lines, 1, 1, 1)
+        assert await leader.pop("text") == Item("text", "x", 1, 2, 2)
+        assert await leader.pop("text") is None
+        await leader.transact([Put("a/1", ""), Put("a/2", "")])
+        assert (await follower.count("a/", ""), await follower.count("a/1")) == (2, 1)
+        last = await follower.last("a/", "a0")
+        assert last is not None
+        assert last.key == "a/2"
+        assert await follower.last("b", "") is None
+        with pytest.raises(errors.UsageError, match="'a/' is numbered twice"):
+            await leader.transact([Put("a/", "", numbered=True), Put("a/", "", numbered=True)])
+
+
 async def test_a_watch_misses_nothing_and_resumes(tmp_path: Path) -> None:
     async with stores(tmp_path) as nodes:
         leader, follower = await led(nodes)
@@ -59,7 +77,8 @@ async def test_a_watch_misses_nothing_and_resumes(tmp_path: Path) -> None:
         from_now = follower.watch("a")
         waiting = asyncio.ensure_future(anext(from_now))
         await leader.put("b", "other")
-        while not follower._node.machine.watches:
+        watches = follower._node.machine.watches._of_key
+        while not any(one.from_revision is None for one in watches.get("a", ())):
             await leader.put("b", "other")
         await leader.delete("a")
         assert (await waiting).item is None

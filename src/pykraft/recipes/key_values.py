@@ -12,12 +12,14 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
+from io import BytesIO
 from itertools import chain, starmap
 from typing import Any, ClassVar, Final
 
 from pykraft.client.listener import StableRecords
 from pykraft.client.serde import Serde, from_json
 from pykraft.errors import CommandRejectedError
+from pykraft.machine.replicated import COMMAND_SIZE_BYTES_MAX
 from pykraft.machine.state_machine import Applied, StateMachine
 from pykraft.recipes.key_space import KeySpace, KeyWatches, SortedValues, item_size_bytes, text_size_bytes
 from pykraft.recipes.key_value_commands import (
@@ -57,28 +59,48 @@ class LeaseState:
 
 
 class RecordSerde:
-    """Dataclasses, also within each other, as JSON lists: ``["Put","color","red",0,false]``; a tuple as a list."""
+    """Dataclasses, also within each other, as JSON lists: ``["Put","color","red",0,false]``; a tuple as a list.
 
-    def __init__(self, *classes: type, check: Callable[[object], None] | None = None) -> None:
+    JSON escapes line feeds and other characters, which makes a text two to six times as long. Where that is too much,
+    texts come behind the lists instead, as they are: a zero byte, then all of them, and in the place of each
+    ``{"bytes":N}``. A shorter record is the same JSON as ever, which older versions read, too.
+    """
+
+    def __init__(
+        self, *classes: type, check: Callable[[object], None] | None = None, json_max: int = COMMAND_SIZE_BYTES_MAX
+    ) -> None:
+        """Older versions refuse commands that are longer as JSON than ``json_max``."""
         self._classes = {one.__name__: one for one in classes}
         self._check = check
+        self._json_max = json_max
 
     def serialize(self, record: Any) -> bytes:  # noqa: ANN401 - any of the classes
         """Errors: what ``check`` raises."""
         if self._check is not None:
             self._check(record)
-        return json.dumps(_plain(record), ensure_ascii=False, separators=(",", ":")).encode()
+        plain = _plain(record)
+        data = _encode(plain).encode()
+        if len(data) <= self._json_max:
+            return data
+        texts: list[bytes] = []
+        return b"\0".join([_encode(_without_texts(plain, texts)).encode(), b"".join(texts)])
 
     def deserialize(self, data: bytes) -> Any:  # noqa: ANN401 - as above
         """Errors: ValueError, TypeError or KeyError for what is none of these."""
-        return self._built(from_json(data))
+        plain, _, texts = data.partition(b"\0")
+        return self._built(from_json(plain), BytesIO(texts))
 
-    def _built(self, value: Any) -> Any:  # noqa: ANN401 - JSON
+    def _built(self, value: Any, texts: BytesIO) -> Any:  # noqa: ANN401 - JSON
+        if isinstance(value, dict):
+            return texts.read(value["bytes"]).decode()
         if not isinstance(value, list):
             return value
         if value and isinstance(value[0], str):
-            return self._classes[value[0]](*map(self._built, value[1:]))
-        return tuple(map(self._built, value))
+            return self._classes[value[0]](*[self._built(one, texts) for one in value[1:]])
+        return tuple([self._built(one, texts) for one in value])
+
+
+_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - JSON
@@ -87,10 +109,20 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - JSON
     return [_plain(one) for one in value] if isinstance(value, tuple) else value
 
 
+def _without_texts(value: Any, texts: list[bytes]) -> Any:  # noqa: ANN401 - JSON
+    if isinstance(value, str):
+        texts.append(value.encode())
+        return {"bytes": len(texts[-1])}
+    if not isinstance(value, list):
+        return value
+    is_record = bool(value) and isinstance(value[0], str)
+    return [*value[:is_record], *(_without_texts(one, texts) for one in value[is_record:])]
+
+
 COMMANDS: Final = RecordSerde(
     Transaction, Condition, Get, Put, Delete, GrantLease, KeepLease, EndLease, Compact, check=check_command
 )
-RESULTS: Final = RecordSerde(TransactionResult, Item)
+RESULTS: Final = RecordSerde(TransactionResult, Item, json_max=1 << 30)  # older nodes have results in snapshots
 SNAPSHOTS: Final = RecordSerde(StoreHead, LeaseState, Item, KeyChange)
 
 
@@ -124,6 +156,8 @@ class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
     def __init__(self) -> None:
         self.watches: KeyWatches = KeyWatches()
         """The watches of this node, which hear of changes; no part of the state."""
+        self.shared: dict[object, object] = {}
+        """What the recipes of this node have in common; no part of the state."""
         self.space: KeySpace = KeySpace()
         """The keys and their changes."""
         self._leases: dict[int, _Lease] = {}
