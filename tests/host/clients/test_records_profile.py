@@ -1,4 +1,7 @@
-"""Which records clients may write, by what is known of the quorum's replicas, and which batches each profile takes."""
+"""Which records clients may write, by what is known of the quorum's replicas, and which batches each profile takes.
+
+Source: KIP-511; ADR 079.
+"""
 
 import gzip
 import zlib

@@ -68,7 +68,7 @@ class RecipeWorkload(MachineWorkload):
         self._rules.applied(call, self._clock.now_us)
         self._holdings.check(self._rules.model)
         if not self._holdings.is_skewed:
-            self._rules.check_progress(call.time_ms)
+            self._rules.check_progress(call.context.time_ms)
 
     def _judge_watch(self, story: WatchStory) -> None:
         history, oldest = self._rules.model.history, self._rules.model.oldest_revision
