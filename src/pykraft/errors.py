@@ -11,9 +11,9 @@
           LeadershipTransferError  retry in a moment: the leader hands over
         RecordBatchTooLargeError  the records of one append do not fit into one batch
         SnapshotTooLargeError  the application's state does not fit into a snapshot
-        NotRunningError        the node is not started yet, or has ended
         CompactedError         changes that the key-value store no longer keeps: the oldest revision that it has
         ForeignClusterError    nodes of another cluster than expected
+      NotRunningError          the node is not started yet, or has ended
       OutcomeUnknownError      the request may have taken effect: the leadership, the node or the connection was lost
       NotAppliedError          a command was certainly not applied, and never will be
       CommandRejectedError     the state machine rejected a command: everywhere, and for good
@@ -171,7 +171,7 @@ class TruncatedLogError(UsageError):
     """A reader has read further than the log now reaches, or the log has other records there."""
 
 
-class NotRunningError(UsageError):
+class NotRunningError(PykraftError):
     """The node cannot do this now: it is not initialized yet, or it has ended."""
 
 

@@ -411,3 +411,23 @@ def test_a_dialer_says_that_nobody_listens() -> None:
                     await dialer.connect(endpoint, 2_000)
 
         asyncio.run(main())
+
+
+async def test_a_node_is_entered_once_and_goes_on(tmp_path: Path) -> None:
+    async with Replicated(alone(tmp_path), Counters()) as node:
+        for again in (node, node.node):
+            with pytest.raises(errors.UsageError, match="already"):
+                await again.__aenter__()
+        assert await node.execute(Add("x", 1)) == 1
+
+
+async def test_a_machine_belongs_to_one_node(tmp_path: Path) -> None:
+    machine = Counters()
+    async with Replicated(alone(tmp_path / "first"), machine) as node:
+        await node.execute(Add("x", 1))
+    with pytest.raises(errors.UsageError, match="this Counters was used before"):
+        await Replicated(alone(tmp_path / "second"), machine).initialize()
+
+
+def test_a_node_that_does_not_run_is_no_misuse() -> None:
+    assert not issubclass(errors.NotRunningError, errors.UsageError)

@@ -92,6 +92,8 @@ class Node(Generic[T]):
         self._listeners.start()
 
     async def __aenter__(self) -> Self:
+        if self._body is not None:
+            raise UsageError("this node is in `async with` already, whose end would close it: use it as it is")
         if not self._life.is_begun:
             await self.initialize()
         self._life.require_running()

@@ -24,6 +24,7 @@ import logging
 import os
 import secrets
 import threading
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import asynccontextmanager, suppress
@@ -94,6 +95,8 @@ class MachineRuntime:
 
 
 PROGRAM: Final = MachineRuntime()
+_USED: Final[set[int]] = set()
+"""State machines that nodes of this process have fed."""
 
 
 PAUSE_S: Final = 0.02
@@ -269,6 +272,7 @@ class Replicated(Generic[M_co]):
             self._check_writer = StateCheckWriter(self.node, self._applier, self._forwarder, self._applier.check)
         self.membership: Membership = Membership(self.node, config)
         """The voters of the quorum, and changes of them."""
+        self._is_entered = False
         self._watch: asyncio.Task[None] | None = None
         self._writers: list[asyncio.Task[None]] = []
         """Tasks that write records of the node's own: log time, and what compares replicas."""
@@ -285,8 +289,14 @@ class Replicated(Generic[M_co]):
 
     async def initialize(self, voters: VoterSet | Mapping[int, str] | None = None) -> None:
         """Start the node; ``async with`` does this by itself. See `pykraft.client.Node.initialize`."""
+        machine = self._machine
+        if id(machine) in _USED:
+            text = "a state machine belongs to one node, whose log it has applied: make another one for another node"
+            raise UsageError(f"this {type(machine).__name__} was used before: {text}")
         self.node.register(self._applier)
         await self.node.initialize(voters)
+        _USED.add(id(machine))
+        weakref.finalize(machine, _USED.discard, id(machine))
         self._server.start()
         self._watch = asyncio.get_running_loop().create_task(self._tell_of_end(), name="pykraft machine")
         self._writers = [
@@ -296,9 +306,12 @@ class Replicated(Generic[M_co]):
             self._writers.append(asyncio.get_running_loop().create_task(self._check_writer.run(), name="pykraft check"))
 
     async def __aenter__(self) -> Self:
+        if self._is_entered:
+            raise UsageError("this node is in `async with` already, whose end would close it: use it as it is")
         if self._watch is None:
             await self.initialize()
         await self.node.__aenter__()
+        self._is_entered = True
         return self
 
     async def __aexit__(
