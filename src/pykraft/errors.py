@@ -12,6 +12,7 @@
         RecordBatchTooLargeError  the records of one append do not fit into one batch
         SnapshotTooLargeError  the application's state does not fit into a snapshot
         CompactedError         changes that the key-value store no longer keeps: the oldest revision that it has
+        TruncatedLogError      a reader has read further than the log reaches now, or other records than it has now
         ForeignClusterError    nodes of another cluster than expected
       NotRunningError          the node is not started yet, or has ended
       OutcomeUnknownError      the request may have taken effect: the leadership, the node or the connection was lost
