@@ -127,7 +127,7 @@ class Suite:
             return folder
         compiler = shutil.which("javac", path=str(self.java.resolve().parent)) or shutil.which("javac")
         if compiler is None:
-            raise KafkaUnavailableError("no javac beside java or on the PATH: install Debian's package openjdk-17-jdk")
+            raise KafkaUnavailableError("no javac beside java or on the PATH: install Debian's package openjdk-17-jdk-headless")
         with tempfile.TemporaryDirectory(dir=folder.parent) as work:
             fresh = Path(work) / "classes"
             paths = [Path(work) / name for name in sources]
