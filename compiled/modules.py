@@ -7,7 +7,7 @@ Left out, because they run rarely or cannot be compiled:
 - ``sim.invariants.watch``: it makes its hooks at run time.
 - ``protocol.messages``, ``protocol.schema``: tables, from which functions are generated at run time.
 - ``server.link_protocol``: mypyc has no native class with a base of asyncio.
-- ``client.node``: mypyc does not compile its overloaded constructor.
+- ``client.node``, ``client.life``: mypyc compiles no overloaded constructor and no asynchronous generator.
 - everything for operators, start-up, snapshots and clients of Kafka.
 
 Of the simulator, what every event of a world passes: its machines and networks, the facts and the oracles.
@@ -25,7 +25,7 @@ PATTERNS: Final = (
     "host/*.py",
     "protocol/batch.py",
     "protocol/control.py",
-    "protocol/frame.py",
+    "protocol/api.py",
     "protocol/records.py",
     "protocol/primitives.py",
     "protocol/reader.py",
@@ -48,9 +48,8 @@ PATTERNS: Final = (
     "server/lanes.py",
     "server/link.py",
     "server/links.py",
-    "server/sync_place.py",
+    "server/lanes.py",
     "server/workload.py",
-    "client/engine.py",
     "client/leadership.py",
     "client/proposals.py",
     "client/subscription.py",

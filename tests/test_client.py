@@ -31,7 +31,7 @@ def test_another_name_is_not() -> None:
 
 
 def test_a_function_is_found_although_a_module_has_its_name() -> None:
-    code = "import pykraft.client.configure, pykraft.client.thread; from pykraft.client import *"
+    code = "import pykraft.client.configure, pykraft.client.life; from pykraft.client import *"
     imported(f"{code}; assert callable(configure) and callable(until_signal) and callable(Node)")
 
 

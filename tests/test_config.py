@@ -93,7 +93,7 @@ def test_the_partition_has_a_directory_of_its_own() -> None:
 
 
 def test_the_directory_id_zero_stands_for_an_unknown_one() -> None:
-    with pytest.raises(ConfigError, match="directory.id"):
+    with pytest.raises(ConfigError, match=r"directory\.id"):
         replace(NODE, directory_id=ZERO_UUID)
 
 

@@ -28,8 +28,7 @@ from pykraft.errors import ErrorCode, LocalQuorumError, ProtocolError
 from pykraft.local.child import Child, Children, wait_until
 from pykraft.local.journal import Acknowledged
 from pykraft.local.voters import HOST, free_ports
-from pykraft.protocol.api import decode_response, encode_request
-from pykraft.protocol.frame import FrameReader, frame
+from pykraft.protocol.api import FrameReader, decode_response, encode_request, frame
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.server.workload import UNLIMITED

@@ -17,14 +17,15 @@ from typing import Any
 from pykraft.core.messages import FetchRequest, FetchResponse, Request, Response, VoteRequest, VoteResponse
 from pykraft.protocol.api import (
     ApiKey,
+    FrameReader,
     RequestHeader,
     decode_request_body,
     decode_request_header,
     decode_response,
     encode_request,
     encode_response,
+    frame,
 )
-from pykraft.protocol.frame import FrameReader, frame
 from pykraft.rpc import codec
 from pykraft.rpc.context import RpcContext
 from pykraft.types import Endpoint, Epoch, Listeners, NodeId, Offset, OffsetAndEpoch, ReplicaKey, Uuid

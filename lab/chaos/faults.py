@@ -36,8 +36,7 @@ from pykraft.local.voters import HOST, PARTITION
 from pykraft.log.small_files.meta import FILE_NAME, parse_meta
 from pykraft.log.small_files.quorum_state import FILE_NAME as QUORUM_STATE
 from pykraft.log.small_files.quorum_state import parse_quorum_state
-from pykraft.protocol.api import encode_request
-from pykraft.protocol.frame import frame
+from pykraft.protocol.api import encode_request, frame
 from pykraft.protocol.messages import ApiKey
 
 FETCHES_PER_READER: Final = 8

@@ -167,6 +167,10 @@ class SnapshotTooLargeError(UsageError):
     """A snapshot would be larger than this node may write; it was removed."""
 
 
+class TruncatedLogError(UsageError):
+    """A reader has read further than the log now reaches, or the log has other records there."""
+
+
 class NotRunningError(UsageError):
     """The node cannot do this now: it is not initialized yet, or it has ended."""
 

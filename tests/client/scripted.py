@@ -10,8 +10,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from pykraft.local.voters import HOST, free_ports
-from pykraft.protocol.api import decode_request_body, decode_request_header, encode_response
-from pykraft.protocol.frame import frame
+from pykraft.protocol.api import decode_request_body, decode_request_header, encode_response, frame
 from pykraft.protocol.messages import API_VERSIONS, ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.rpc.api_versions import api_key_bodies

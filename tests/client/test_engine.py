@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pykraft.client import LeaderAndEpoch, Node, text_serde
-from pykraft.client.engine import Engine
+from pykraft.client.life import Engine
 from pykraft.core.status import Status
 from pykraft.errors import NotRunningError, PykraftError, UsageError
 from pykraft.host.host import Host

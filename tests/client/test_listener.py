@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from pykraft.client import LeaderAndEpoch, Reader
+from pykraft.client.life import NodeLoops
 from pykraft.client.listener import LeaderWatch, check_listener
-from pykraft.client.thread import NodeLoops
 from pykraft.errors import UsageError
 from pykraft.types import Epoch, NodeId
 from tests.client.nodes import TIMEOUT_S, Recorder

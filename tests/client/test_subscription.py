@@ -11,9 +11,9 @@ import pytest
 
 from pykraft.client import Node as ClientNode
 from pykraft.client import StableRecords
+from pykraft.client.life import NodeLoops
 from pykraft.client.serde import text_serde
 from pykraft.client.subscription import ListenerCall, Subscription, open_calls, read_by
-from pykraft.client.thread import NodeLoops
 from pykraft.core.status import Status
 from pykraft.errors import DeserializeError, SnapshotFailedError, UsageError
 from pykraft.host.delivery import CommittedBatch

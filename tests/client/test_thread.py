@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.client.thread import NodeLoops, OwnThread, until_signal
+from pykraft.client.life import NodeLoops, OwnThread, until_signal
 from pykraft.errors import UsageError
 from tests.client.nodes import QUICK, TIMEOUT_S, leader_of, quorum, run
 

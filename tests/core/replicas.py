@@ -16,8 +16,8 @@ from pykraft.core.events import RequestReceived, ResponseReceived
 from pykraft.core.leader.accumulation import Accumulation
 from pykraft.core.leader.progress import Progress
 from pykraft.core.log_view import LogView
-from pykraft.core.on.dispatch import on_request, on_response
 from pykraft.core.on.send_requests import where_is
+from pykraft.core.raft import on_request, on_response
 from pykraft.core.replica import LocalReplica, Replica
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
 from pykraft.core.voter_history import VoterHistory

@@ -6,7 +6,7 @@ import pytest
 
 from pykraft.core.departure import note_denial_of_leader
 from pykraft.core.events import SendFailed
-from pykraft.core.on.dispatch import on_send_failed
+from pykraft.core.raft import on_send_failed
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower
 from pykraft.errors import ErrorCode

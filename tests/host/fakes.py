@@ -8,15 +8,15 @@ from pykraft import types
 from pykraft.config import LogSettings, NodeConfig, RaftConfig
 from pykraft.core.effects import NotifyLeaderChange, Report
 from pykraft.host.delivery import CommittedBatch
+from pykraft.host.fetch_read import HeaderAndBytes
 from pykraft.host.ports import ConnectionId
-from pykraft.host.recent_batches import HeaderAndBytes
 from pykraft.host.snapshots.files import SnapshotFiles
 from pykraft.log.fs import Fs
 from pykraft.log.lane import Job
 from pykraft.log.os_fs import OsFs
 from pykraft.log.segment import SegmentView
+from pykraft.protocol.api import FrameReader
 from pykraft.protocol.batch import scan
-from pykraft.protocol.frame import FrameReader
 from pykraft.protocol.records import encode_batch
 from pykraft.rpc.context import RpcContext
 from pykraft.snapshot.catalog import Catalog

@@ -14,7 +14,7 @@ from pykraft.client.serde import bytes_serde
 from pykraft.config import LogSettings
 from pykraft.errors import CorruptionError, UsageError
 from pykraft.host.delivery import PIECE_SIZE_BYTES_MAX, CommittedBatch, Delivery
-from pykraft.host.recent_batches import RecentBatches
+from pykraft.host.fetch_read import RecentBatches
 from pykraft.host.snapshots.creation import Loader, SnapshotOpening
 from pykraft.host.snapshots.files import SnapshotAccess, SnapshotFailures, SnapshotFiles
 from pykraft.protocol.records import encode_control_batch

@@ -15,10 +15,10 @@ from pykraft.errors import ErrorCode, UsageError
 from pykraft.host import execute as module
 from pykraft.host.components import Components, assemble
 from pykraft.host.execute import Step, execute, stop
+from pykraft.host.fetch_read import HeaderAndBytes
 from pykraft.host.inbox import Arrival
 from pykraft.host.ports import ConnectionId
 from pykraft.host.producers import ProposalOutcome, Rejected
-from pykraft.host.recent_batches import HeaderAndBytes
 from pykraft.log.lane import AppendBytes
 from pykraft.protocol.api import decode_response, encode_request
 from pykraft.protocol.messages import ApiKey

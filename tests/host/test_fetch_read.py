@@ -20,9 +20,8 @@ from crc32c import crc32c
 
 from pykraft.core.effects import TruncateTo
 from pykraft.errors import CorruptionError, UsageError
-from pykraft.host.fetch_read import READS_MAX, FetchReads, cut
+from pykraft.host.fetch_read import READS_MAX, FetchReads, RecentBatches, cut
 from pykraft.host.ports import ConnectionId
-from pykraft.host.recent_batches import RecentBatches
 from pykraft.log.lane import Job
 from pykraft.protocol.api import ApiKey, decode_request_header, decode_response, encode_response
 from pykraft.protocol.records import encode_batch

@@ -21,12 +21,11 @@ from hypothesis import strategies as st
 from pykraft.core.events import UNSEEN_SIZE_BYTES, RequestAbandoned, RequestReceived
 from pykraft.core.messages import BeginQuorumEpochResponse, FetchRequest, FetchResponse, VoteRequest, VoteResponse
 from pykraft.errors import ErrorCode
-from pykraft.host.inbound import UNANSWERED_REQUESTS_MAX, Clients, Inbound
+from pykraft.host.inbound import OPERATOR_KEYS, UNANSWERED_REQUESTS_MAX, Clients, Inbound
 from pykraft.host.inbox import HeldMessages, Inbox
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import API_VERSIONS, ApiKey, decode_request_header, decode_response, encode_request
 from pykraft.protocol.schema import Body
-from pykraft.rpc.served_apis import OPERATOR_KEYS
 from pykraft.types import KRAFT_VERSIONS, ZERO_UUID, Epoch, Io, NodeId, Offset, ReportKind, VersionRange
 from tests.host.fakes import CLUSTER_ID, CONTEXT, LISTENER, TOPIC_ID, TOPIC_NAME, FakePorts, batch, joined
 from tests.host.test_peers import Desk as Dialing

@@ -15,9 +15,9 @@ from pykraft.config import LogSettings, NodeConfig
 from pykraft.core.effects import InstallSnapshot, WriteElectionState
 from pykraft.core.proof import PROVEN, Proof
 from pykraft.errors import ConfigError, CorruptionError, ForeignDirectoryError, ProtocolError, StorageError
+from pykraft.host.fetch_read import HeaderAndBytes
 from pykraft.host.host import Host
 from pykraft.host.open import Opened, control_records_of, open_node, voter_records_at_start
-from pykraft.host.recent_batches import HeaderAndBytes
 from pykraft.log.lane import AppendBytes
 from pykraft.log.log import Log
 from pykraft.log.os_fs import OsFs

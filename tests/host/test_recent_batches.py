@@ -1,9 +1,12 @@
-"""The newest batches in memory: no gaps, no eviction before they are durable, compared with a plain list."""
+"""The newest batches in memory: no gaps, no eviction before they are durable, compared with a plain list.
+
+Source: etcd ``raft/log_unstable.go``.
+"""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykraft.host.recent_batches import HeaderAndBytes, RecentBatches
+from pykraft.host.fetch_read import HeaderAndBytes, RecentBatches
 from pykraft.types import Offset
 from tests.host.fakes import batch
 

@@ -1,4 +1,7 @@
-"""One step at a time, even if a step calls back; none before the start, none after the end."""
+"""One step at a time, even if a step calls back; none before the start, none after the end.
+
+Source: Kafka's ``KafkaRaftClient.poll``.
+"""
 
 from random import Random
 

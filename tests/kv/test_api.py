@@ -24,10 +24,13 @@ from pykraft.kv.api import (
 from pykraft.kv.json_form import ApiFailure, RequestRefusedError
 from pykraft.machine import Replicated
 from pykraft.machine.replicated import COMMAND_SIZE_BYTES_MAX
-from pykraft.recipes import KeyValues, KeyValueStore, Put, lock
+from pykraft.recipes import KeyValues, KeyValueStore, lock
+from pykraft.recipes.coordination import AFTER_DIGITS, namespace
 from pykraft.recipes.key_value_commands import VALUE_SIZE_BYTES_MAX
 from tests.client.nodes import alone
 from tests.kv.asgi import Client, ask, refused, served
+
+QUEUE = (namespace("lock", "tool"), namespace("lock", "tool") + AFTER_DIGITS)
 
 
 async def test_items_are_put_read_compared_and_deleted(tmp_path: Path) -> None:
@@ -66,7 +69,7 @@ async def test_a_lease_and_a_lock_with_it(tmp_path: Path) -> None:
         await ask(api, "/v1/put", key="alive", value="", lease=first)
         assert await ask(api, "/v1/lease/keep", lease=first) == {"lease": first}
         held = await ask(api, "/v1/lock", name="tool", lease=first, holder="me")
-        assert held == {"held": True, "token": 2, "key": "tool/0000000000000002", "ahead": 0}
+        assert held == {"held": True, "token": 2, "key": "pykraft/lock/tool/0000000000000002", "ahead": 0}
         assert await ask(api, "/v1/lock", name="tool", lease=first) == held
         waits = await ask(api, "/v1/lock", name="tool", lease=second, wait_ms=0)
         assert (waits["held"], waits["ahead"]) == (False, 1)
@@ -186,7 +189,7 @@ async def test_leases_and_programs_hold_a_lock_in_turn_with_growing_tokens(tmp_p
         assert held.ahead == 0
         program = lock(store, "tool")
         entering = asyncio.ensure_future(program.__aenter__())
-        while len(await store.range("tool/", "")) < 2:
+        while len(await store.range(*QUEUE)) < 2:
             await store.revision()
         place = await acquire(store, "tool", lease=second, holder="b", wait_s=0)
         assert place.ahead == 2
@@ -199,17 +202,38 @@ async def test_leases_and_programs_hold_a_lock_in_turn_with_growing_tokens(tmp_p
         assert (now.ahead, now.token, now.key) == (0, place.token, place.key)
 
 
-async def test_a_second_key_of_a_lease_does_not_wait_for_the_first(tmp_path: Path) -> None:
+async def test_two_requests_of_a_lease_have_one_place(tmp_path: Path) -> None:
     async with Replicated(alone(tmp_path), KeyValues()) as node:
         store = KeyValueStore(node)
         lease, other = [await store.grant_lease(60_000) for _ in range(2)]
-        # Two requests at once, as after one whose outcome was unknown.
-        tokens = [(await store.transact([Put("tool/", "", lease, numbered=True)])).revision for _ in range(2)]
-        held = await acquire(store, "tool", lease=lease, holder="", wait_s=0)
-        assert (held.ahead, held.token) == (0, tokens[0])
-        assert (await acquire(store, "tool", lease=other, holder="", wait_s=0)).ahead == 2
+        places = await asyncio.gather(*(acquire(store, "tool", lease=lease, holder="", wait_s=0) for _ in range(5)))
+        assert places == [places[0]] * 5
+        assert (await acquire(store, "tool", lease=other, holder="", wait_s=0)).ahead == 1
         assert await release(store, "tool", lease=lease)
         assert (await acquire(store, "tool", lease=other, holder="", wait_s=0)).ahead == 0
+
+
+async def test_calls_that_wait_for_locks_are_bounded_and_end_with_their_clients(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api_module, "LOCK_CALLS_MAX", 2)
+    async with served(tmp_path) as api:
+        leases = [(await ask(api, "/v1/lease/grant", ttl_ms=60_000))["lease"] for _ in range(4)]
+        assert (await ask(api, "/v1/lock", name="tool", lease=leases[0]))["held"]
+        clients = [Client("/v1/lock", {"name": "tool", "lease": lease, "wait_ms": 30_000}) for lease in leases[1:3]]
+        calls = [asyncio.create_task(client.call(api)) for client in clients]
+        watches = api._node.machine.watches
+        while len(watches) < 2:
+            await ask(api, "/v1/get", key="tool")
+        fields = {"name": "tool", "lease": leases[3], "wait_ms": 0}
+        busy = "2 calls of this node wait for locks: ask another node"
+        assert await refused(api, "/v1/lock", **fields) == (503, "busy", busy)
+        for client in clients:
+            client.left.set()
+        await asyncio.wait(calls)
+        assert [client.status for client in clients] == [0, 0], "nobody is there to hear an answer"
+        assert (len(watches), api._lock_calls) == (0, 0)
+        assert (await ask(api, "/v1/lock", **fields))["ahead"] == 3, "they have their places still"
 
 
 async def test_a_lease_that_ends_loses_its_place(tmp_path: Path) -> None:
@@ -218,7 +242,7 @@ async def test_a_lease_that_ends_loses_its_place(tmp_path: Path) -> None:
         first, second = [await store.grant_lease(60_000) for _ in range(2)]
         await acquire(store, "tool", lease=first, holder="", wait_s=0)
         waiting = asyncio.ensure_future(acquire(store, "tool", lease=second, holder="", wait_s=9))
-        while len(await store.range("tool/", "")) < 2:
+        while len(await store.range(*QUEUE)) < 2:
             await store.revision()
         await store.end_lease(second)
         await store.end_lease(first)

@@ -1,15 +1,29 @@
 """The applier answers those who wait and lets the loop run; the leader's clock and a client's numbers only go on."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from pykraft.client import LeaderAndEpoch, Node, Reader
 from pykraft.errors import BufferFullError
-from pykraft.machine import applier
-from pykraft.machine.applier import PIECE_COMMANDS, PIECE_SIZE_BYTES, ClientSession, LeaderClock
-from pykraft.machine.records import CommandRecord, decode_log_record
-from tests.machine.counters import Add, leader_of, machines, next_turn, state_of
+from pykraft.machine import Applied, applier
+from pykraft.machine.applier import (
+    PIECE_COMMANDS,
+    PIECE_SIZE_BYTES,
+    TICK_MS_MIN,
+    TICKS_BEFORE_DEADLINE,
+    Applier,
+    ClientSession,
+    LeaderClock,
+)
+from pykraft.machine.records import CommandRecord, TickRecord, decode_log_record, encode_log_record
+from pykraft.machine.replica import SESSION_TIMEOUT_MS, MachineReplica
+from pykraft.types import Epoch, NodeId
+from tests.machine.counters import Add, Counters, leader_of, machines, next_turn, state_of
 
 
 @pytest.mark.parametrize(
@@ -64,6 +78,101 @@ def test_it_is_never_behind_what_was_applied() -> None:
     clock = LeaderClock()
     clock.start(1_000, 100.0)
     assert clock.time_ms(9_000, 100.5) == 9_000
+
+
+class TimedLoop:
+    """A clock for appliers, which other loops do not have."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 100.0
+        monkeypatch.setattr(asyncio, "get_running_loop", lambda: self)
+
+    def time(self) -> float:
+        return self.now_s
+
+
+class Replica:
+    """One node of a quorum without a network: what is written anywhere is applied by all that live."""
+
+    def __init__(self, node_id: int) -> None:
+        self.machine = Alarm()
+        self.applier = Applier(cast("Node[bytes]", SimpleNamespace(node_id=node_id)), MachineReplica(self.machine))
+
+    def apply(self, time_ms: int) -> None:
+        tick = SimpleNamespace(records=[encode_log_record(TickRecord(time_ms))], base_offset=1, epoch=Epoch(1))
+        self._commit(tick)
+
+    def _commit(self, batch: SimpleNamespace) -> None:
+        with pytest.raises(StopIteration):
+            self.applier.handle_commit(cast("Reader[bytes]", [batch])).send(None)
+
+    def lead(self, leader_id: int) -> None:
+        self._commit(SimpleNamespace(records=[], base_offset=1, epoch=Epoch(1)))  # the leader's control record
+        self.applier.handle_leader_change(LeaderAndEpoch(NodeId(leader_id), Epoch(1)))
+
+
+def silence(replicas: list[Replica], leader: int, seconds: float, loop: TimedLoop, tick: Callable[[], None]) -> None:
+    """The leader's time goes on, and it writes the time as `pykraft.machine.replicated.LogTicks` does."""
+    for _ in range(int(seconds * 10)):
+        loop.now_s += 0.1
+        one = replicas[leader].applier
+        if one.time_ms() - one.replica.time_ms >= one.tick_interval_ms():
+            tick()
+
+
+@pytest.mark.parametrize("lives_s", [0.5, 2.0, 6.0, 9.0])
+def test_time_goes_on_however_often_leaders_change(monkeypatch: pytest.MonkeyPatch, lives_s: float) -> None:
+    loop = TimedLoop(monkeypatch)
+    replicas = [Replica(node_id) for node_id in range(3)]
+    for one in replicas:
+        one.machine.alarm_ms = 10_000
+        one.apply(1)
+    begun_s = loop.now_s
+    leader = 0
+    while replicas[0].machine.alarm_ms is not None:
+        for one in replicas:
+            one.lead(leader)
+
+        def tick() -> None:
+            time_ms = replicas[leader].applier.time_ms()  # noqa: B023 - called within this turn
+            assert time_ms <= (loop.now_s - begun_s) * 1_000 + 1, "never ahead of real time"
+            for one in replicas:
+                one.apply(time_ms)
+
+        silence(replicas, leader, lives_s, loop, tick)
+        leader = (leader + 1) % 3
+        assert loop.now_s - begun_s < 10 + 10 * 0.2 + lives_s, "the lease has ended by now"
+
+
+def test_a_silence_without_a_leader_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = TimedLoop(monkeypatch)
+    one = Replica(0)
+    one.machine.alarm_ms = 10_000
+    one.apply(1)
+    loop.now_s += 3_600
+    one.lead(0)
+    assert one.applier.time_ms() == 1 + 9_999 // TICKS_BEFORE_DEADLINE
+    one.machine.alarm_ms = None
+    one.lead(1)
+    one.lead(0)
+    assert one.applier.time_ms() == 1 + SESSION_TIMEOUT_MS
+    one.machine.alarm_ms = 2_000
+    assert one.applier.tick_interval_ms() == TICK_MS_MIN
+
+
+class Alarm(Counters):
+    """It waits for one log time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.alarm_ms: int | None = None
+
+    def deadline_ms(self) -> int | None:
+        return self.alarm_ms
+
+    def elapse(self, context: Applied) -> None:
+        del context
+        self.alarm_ms = None
 
 
 async def test_the_lowest_number_that_somebody_waits_for_is_acknowledged() -> None:

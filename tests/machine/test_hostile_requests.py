@@ -21,8 +21,7 @@ from pykraft.config import TEST_TOPIC_ID, TEST_TOPIC_NAME, NodeConfig
 from pykraft.errors import CommandRejectedError
 from pykraft.machine import Replicated
 from pykraft.machine.records import CheckRecord, OpenRecord, TickRecord, encode_command, encode_log_record, pack_records
-from pykraft.protocol.api import decode_response, encode_request
-from pykraft.protocol.frame import frame
+from pykraft.protocol.api import decode_response, encode_request, frame
 from pykraft.protocol.messages import APIS, ApiKey
 from pykraft.protocol.records import encode_batch
 from pykraft.protocol.schema import Body

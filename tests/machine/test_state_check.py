@@ -25,7 +25,8 @@ class Voter:
         self.node_id = node_id
         self.machine = machine
         self.replica: MachineReplica[Add, int] = MachineReplica(machine)
-        self.check = StateCheck(self.replica, every, lambda: range(1, voters + 1))
+        self.undecided: list[ReplicasPartedError] = []
+        self.check = StateCheck(self.replica, every, lambda: range(1, voters + 1), self.undecided.append)
 
     async def take(self, data: bytes, offset: int) -> None:
         news = self.replica.apply(data, Offset(offset), Epoch(1))
@@ -41,6 +42,11 @@ class Log:
         self.stopped: dict[int, ReplicasPartedError] = {}
         self.end = SESSION
         self._sequence = 0
+
+    @property
+    def undecided(self) -> list[tuple[int, ReplicasPartedError]]:
+        """What nodes reported when no two agreed."""
+        return [(voter.node_id, error) for voter in self.voters for error in voter.undecided]
 
     async def append(self, record: Any) -> None:
         offset, self.end = self.end, self.end + 1
@@ -94,6 +100,18 @@ class SetCounters(Counters):
     def apply(self, command: Add, context: Applied) -> int:
         total = super().apply(command, context)
         return total if command.key != "set" else len(next(iter(self._names)).text)
+
+
+class ListingCounters(Counters):
+    """Its snapshot has the names of a set in the order of this process; its state is that of all others."""
+
+    def __init__(self, salt: int) -> None:
+        super().__init__()
+        self._salt = salt
+
+    def snapshot(self) -> Iterable[bytes]:
+        names = sorted(("a", "b", "c"), key=lambda name: hash((name, self._salt)))
+        return [*super().snapshot(), f"{self._salt} {names}".encode()]
 
 
 class DiceCounters(Counters):
@@ -164,18 +182,28 @@ async def test_the_majority_decides_whoever_leads_and_tells_first() -> None:
     assert set(log.stopped) == {1}
 
 
-def test_without_a_majority_the_next_check_decides_for_the_first_of_the_largest_groups() -> None:
-    async def main(*order: int) -> Log:
-        log = Log(DiceCounters(1), DiceCounters(2))
-        await log.begin()
-        await log.add("dice")
-        await log.check(order)
-        assert not log.stopped  # each is alone
-        await log.append(CheckRecord(0))
-        return log
+async def test_without_a_majority_the_next_check_decides_for_the_first_of_the_largest_groups() -> None:
+    log = Log(DiceCounters(1), DiceCounters(1), DiceCounters(2), DiceCounters(2), DiceCounters(3), voters=6)
+    await log.begin()
+    await log.add("dice")
+    await log.check((3, 1, 2, 4, 5))
+    assert not log.stopped  # none has four of six
+    await log.append(CheckRecord(0))
+    assert set(log.stopped) == {1, 2, 5}
+    assert not log.undecided
 
-    assert set(asyncio.run(main(1, 2)).stopped) == {2}
-    assert set(asyncio.run(main(2, 1)).stopped) == {1}
+
+@pytest.mark.parametrize("count", [2, 3])
+async def test_replicas_of_which_no_two_agree_go_on_and_say_so(count: int) -> None:
+    log = Log(*(ListingCounters(salt) for salt in range(1, count + 1)))
+    await log.begin()
+    await log.add("x")
+    await log.check()
+    assert not log.undecided
+    await log.append(CheckRecord(0))
+    assert not log.stopped
+    assert [node_id for node_id, _ in log.undecided] == [*range(1, count + 1)]
+    assert "the state at offset 3 is another one here" in str(log.undecided[0][1])
 
 
 async def test_a_parted_snapshot_is_told() -> None:

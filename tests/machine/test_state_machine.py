@@ -1,14 +1,17 @@
 """The base class of state machines finds the serde of its commands."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any, cast
 
 import pytest
 
 from pykraft.client import bytes_serde, json_serde
 from pykraft.errors import UsageError
 from pykraft.machine import Applied, StateMachine, dataclass_serde
+from pykraft.machine.replica import MachineReplica
 
 
 @dataclass
@@ -100,3 +103,113 @@ def test_only_dataclasses_with_names_of_their_own() -> None:
         dataclass_serde(int)
     with pytest.raises(UsageError, match="two classes are called Set"):
         dataclass_serde(Set, Set)
+
+
+class Color(Enum):
+    RED = "red"
+
+
+@dataclass(frozen=True)
+class Inner:
+    a: int
+
+
+@dataclass(frozen=True)
+class Typed:
+    x: int
+    y: tuple[int, ...] = ()
+    color: Color = Color.RED
+    at: datetime | None = None
+    inner: Inner | None = None
+    data: bytes = b""
+    names: frozenset[str] = frozenset()
+    share: float = 1.0
+    by_number: dict[int, str] = field(default_factory=dict)
+
+
+TYPED = dataclass_serde(Typed)
+
+
+def test_fields_have_the_types_of_their_annotations() -> None:
+    at = datetime(2026, 1, 2, tzinfo=UTC)
+    command = Typed(1, (1, 2), Color.RED, at, Inner(3), b"\xff", frozenset({"a", "b", "c"}), 2.5, {1: "a"})
+    read = TYPED.deserialize(TYPED.serialize(command))
+    assert (read, type(read.y), type(read.by_number)) == (command, tuple, dict)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        Typed(cast("int", "1")),
+        Typed(True),
+        Typed(1, cast("tuple[int, ...]", [1])),
+        Typed(1, cast("tuple[int, ...]", ("a",))),
+        Typed(1, color=cast("Color", "blue")),
+        Typed(1, inner=cast("Inner", {"a": 1})),
+        Typed(1, inner=Inner(cast("int", "1"))),
+        Typed(1, data=cast("bytes", "text")),
+        Typed(1, share=float("nan")),
+        Typed(1, share=cast("float", "0.5")),
+    ],
+)
+def test_a_field_of_another_type_is_refused_before_the_log(wrong: Typed) -> None:
+    with pytest.raises(TypeError):
+        TYPED.serialize(wrong)
+
+
+@pytest.mark.parametrize(
+    ("data", "wrong"),
+    [
+        (b'["Typed",{"x":"1"}]', "x"),
+        (b' ["Typed",{"x":"1"}]', "x"),
+        (b'["Typed",{"x":1,"q":2}]', "no field q"),
+        (b'["Typed",{}]', "x"),
+        (b'["Typed",[1]]', "object"),
+        (b'["Typed"]', "refuses"),
+        (b'["Unset",{"key":"x"}]', "Unset"),
+        (b'["Typed",{"x":1', "refuses"),
+        (b'["Typed",{"by_number":' + b"[" * 200 + b"]" * 200 + b"}]", "200|128"),
+        (b'["\xff",{}]', "refuses"),
+        (b"", "refuses"),
+    ],
+)
+def test_a_leader_refuses_what_is_no_command_of_these_types(data: bytes, wrong: str) -> None:
+    replica = MachineReplica(TypedCommands())
+    with pytest.raises(UsageError, match=wrong):
+        replica.read_ahead([data])
+
+
+def test_what_older_versions_wrote_into_the_log_is_read_as_they_read_it() -> None:
+    assert TYPED.deserialize(b'["Typed",{"x":"1"}]') == Typed(cast("int", "1"))
+
+
+class TypedCommands(Nothing, StateMachine[Typed, Inner | None]):
+    pass
+
+
+def test_results_are_dataclasses_where_the_machine_says_so() -> None:
+    serde = TypedCommands.results
+    assert [serde.deserialize(serde.serialize(each)) for each in (Inner(1), None)] == [Inner(1), None]
+    assert OneCommand.results is JsonCommands.results is json_serde
+
+
+class Sets(Nothing, StateMachine[Put, frozenset[str] | None]):
+    pass
+
+
+def test_a_set_in_a_result_is_written_in_one_order() -> None:
+    names = [chr(at) for at in range(97, 122)]
+    assert Sets.results.serialize({*names}).startswith(b'["a","b","c"')
+    assert Sets.results.serialize({*names}) == Sets.results.serialize({*names[::-1]})
+
+
+def test_a_command_class_in_quotes_is_refused_where_it_is_written() -> None:
+    with pytest.raises(UsageError, match="define Later before Quoted"):
+
+        class Quoted(Nothing, StateMachine["Later", None]):
+            pass
+
+
+@dataclass
+class Later:
+    key: str

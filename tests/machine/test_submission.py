@@ -1,26 +1,43 @@
 """Commands reach the log through lost answers, ended sessions and the end of the node; errors say what is certain."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from pykraft.client import configure
-from pykraft.errors import BufferFullError, NotAppliedError, NotRunningError, OutcomeUnknownError
-from pykraft.machine import Replicated
+from pykraft.errors import BufferFullError, NotAppliedError, NotRunningError, OutcomeUnknownError, UsageError
+from pykraft.machine import Replicated, applier, submission
 from pykraft.machine import replica as replicas
 from pykraft.machine.records import CommandRecord, OpenRecord, TickRecord, decode_log_record, encode_log_record
-from pykraft.machine.replica import SESSION_TIMEOUT_MS
+from pykraft.machine.replica import SESSION_TIMEOUT_MS, MachineReplica
+from pykraft.types import Epoch, Offset, OffsetAndEpoch
 from tests.client.nodes import QUICK
 from tests.machine.counters import Add, Counters, Node, machines, next_turn, state_of
 
-Send = Callable[[Sequence[bytes]], Awaitable[None]]
+
+class EmptySnapshot:
+    """What a node loads from a leader that has seen no session."""
+
+    snapshot_id = OffsetAndEpoch(offset=Offset(1_000), epoch=Epoch(1))
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        yield SimpleNamespace(records=[*MachineReplica(Counters()).save()])
+
+
+def refuse(command: Add) -> None:
+    if command.key == "refused":
+        raise ValueError(command.key)
+
+
+Send = Callable[[Sequence[bytes]], Awaitable[Offset]]
 
 
 def intercept(
-    node: Node, monkeypatch: pytest.MonkeyPatch, around: Callable[[Sequence[bytes], Send], Awaitable[None]]
+    node: Node, monkeypatch: pytest.MonkeyPatch, around: Callable[[Sequence[bytes], Send], Awaitable[Any]]
 ) -> None:
     """Send records through this function from now on."""
     send = node._submission._send
@@ -266,3 +283,89 @@ async def test_an_alarm_that_rings_early_answers_whom_it_rings_for(
         with pytest.raises(OutcomeUnknownError, match="no answer within 30000 ms"):
             await called
         assert node._submission._alarm is None
+
+
+@pytest.mark.parametrize("is_answered_first", [False, True])
+async def test_an_opening_that_a_snapshot_replaced_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_answered_first: bool
+) -> None:
+    async with machines(tmp_path, 1) as [node]:
+        sent, loaded = asyncio.Event(), asyncio.Event()
+
+        async def committed_and_passed_over(records: Sequence[bytes], send: Send) -> Offset:
+            if sent.is_set():
+                return await send(records)
+            sent.set()
+            if not is_answered_first:
+                await loaded.wait()
+            return Offset(5)
+
+        intercept(node, monkeypatch, committed_and_passed_over)
+        calls = [asyncio.create_task(node.execute(Add("x", 1))) for _ in range(3)]
+        await sent.wait()
+        await next_turn()
+        await node._applier.handle_load_snapshot(cast("Any", EmptySnapshot()))
+        loaded.set()
+        assert sorted(await asyncio.gather(*calls)) == [1, 2, 3]
+
+
+async def test_a_burst_above_the_window_waits_for_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (applier, submission):
+        monkeypatch.setattr(module, "WINDOW", 8)
+    async with machines(tmp_path, 1) as [node]:
+        assert sorted(await asyncio.gather(*(node.execute(Add("x", 1)) for _ in range(100)))) == [*range(1, 101)]
+        held = asyncio.Event()
+
+        async def hold(records: Sequence[bytes], send: Send) -> None:
+            await held.wait()
+            await send(records)
+
+        intercept(node, monkeypatch, hold)
+        before = [asyncio.create_task(node.execute(Add("x", 1))) for _ in range(8)]
+        await next_turn()
+        with pytest.raises(NotAppliedError, match="8 commands of this node already wait"):
+            await node.execute(Add("x", 1), timeout_ms=20)
+        late = [asyncio.create_task(node.execute(Add("x", 1))) for _ in range(9)]
+        refused = asyncio.create_task(node.execute(Add("refused", 1)))
+        monkeypatch.setattr(node.machine, "validate", refuse)
+        await next_turn()
+        for each in late[:3]:
+            each.cancel()
+        held.set()
+        done = await asyncio.gather(*before, *late, refused, return_exceptions=True)
+        assert [type(each) for each in done[8:]] == [asyncio.CancelledError] * 3 + [int] * 6 + [UsageError]
+
+
+async def test_thousands_without_a_quorum_cost_a_task_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    voters = {1: "127.0.0.1:0", 2: "127.0.0.1:1", 3: "127.0.0.1:2"}
+    node = Replicated(configure(tmp_path / "n1", node_id=1, voters=voters, raft=QUICK), Counters())
+    await node.initialize()
+    asked: list[object] = []
+    ask = node.node.ask
+
+    async def counted(act: Any, **others: Any) -> Any:
+        asked.append(act)
+        return await ask(act, **others)
+
+    monkeypatch.setattr(node.node, "ask", counted)
+    monkeypatch.setattr(submission, "RUNG_MAX", 50)
+    ended: list[int] = []
+    ring = node._submission._ring
+
+    def ring_counted(due_s: float) -> None:
+        before = sum(each.done() for each in node._submission._newcomers)
+        ring(due_s)
+        ended.append(sum(each.done() for each in node._submission._newcomers) - before)
+
+    monkeypatch.setattr(node._submission, "_ring", ring_counted)
+    calls = [asyncio.create_task(node.execute(Add("x", 1), timeout_ms=100)) for _ in range(500)]
+    await next_turn()
+    opening = node._submission._opening
+    assert opening is not None
+    # What is taken off one by one would be quadratic.
+    assert len(opening._callbacks or ()) <= 2
+    done = await asyncio.gather(*calls, return_exceptions=True)
+    await node.close()
+    assert {type(each) for each in done} == {NotAppliedError}
+    assert len(asked) < 40
+    assert (sum(ended), max(ended)) == (500, 50)

@@ -11,8 +11,7 @@ from typing import Self
 
 from pykraft.local.child import WAIT_TIMEOUT_S
 from pykraft.local.voters import HOST
-from pykraft.protocol.api import decode_response, encode_request
-from pykraft.protocol.frame import frame
+from pykraft.protocol.api import decode_response, encode_request, frame
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.types import Buffer

@@ -17,6 +17,7 @@ from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.protocol.api import (
     API_VERSIONS,
     ApiKey,
+    FrameReader,
     RequestHeader,
     decode_request_body,
     decode_request_header,
@@ -24,8 +25,8 @@ from pykraft.protocol.api import (
     encode_request,
     encode_response,
     encode_unsupported_version,
+    frame,
 )
-from pykraft.protocol.frame import FrameReader, frame
 from pykraft.protocol.messages import APIS
 from pykraft.protocol.schema import Versions
 

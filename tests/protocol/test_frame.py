@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pykraft.errors import ProtocolError
-from pykraft.protocol.frame import ROOM_SIZE_BYTES_MIN, VIEW_SIZE_BYTES_MIN, FrameReader, frame
+from pykraft.protocol.api import ROOM_SIZE_BYTES_MIN, VIEW_SIZE_BYTES_MIN, FrameReader, frame
 from tests.memory import taking_less_than
 
 SIZE_MAX = 100_000

@@ -1,14 +1,28 @@
-"""Locks, elections, barriers and queues on three nodes, also when a holder, a worker or the quorum's leader dies."""
+"""Locks, elections and barriers on three nodes, also when a holder or the quorum's leader dies."""
 
 import asyncio
+import contextlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pykraft import recipes
-from pykraft.errors import CompactedError, LeaseLostError, PykraftError, UsageError
-from pykraft.recipes.coordination import wait_deleted
+from pykraft.errors import (
+    CompactedError,
+    LeaseLostError,
+    NotAppliedError,
+    OutcomeUnknownError,
+    PykraftError,
+    UsageError,
+)
+from pykraft.recipes.coordination import AFTER_DIGITS, namespace, wait_deleted
 from tests.recipes.stores import StoreNode, led, stores
+
+QUEUE, QUEUE_OF_JOB, PARTIES = (
+    (namespace(kind, name), namespace(kind, name) + AFTER_DIGITS)
+    for kind, name in (("lock", "tool"), ("lock", "job"), ("barrier", "start"))
+)
 
 
 async def test_one_holder_at_a_time_in_the_order_of_arrival(tmp_path: Path) -> None:
@@ -49,7 +63,7 @@ async def test_the_death_of_holder_and_leader_hands_the_lock_on_by_log_time(tmp_
         await is_held.wait()
         waiter = recipes.lock(follower, "tool")
         waiting = asyncio.ensure_future(waiter.__aenter__())
-        while len(await follower.range("tool/", "")) < 2:
+        while len(await follower.range(*QUEUE)) < 2:
             pass
         await leader._node.close()
         second = await waiting
@@ -68,12 +82,12 @@ async def test_whoever_gives_up_waiting_leaves_the_line(tmp_path: Path) -> None:
         store = recipes.KeyValueStore(node)
         async with recipes.lock(store, "tool"):
             waiting = asyncio.ensure_future(recipes.lock(store, "tool").__aenter__())
-            while len(await store.range("tool/", "")) < 2:
+            while len(await store.range(*QUEUE)) < 2:
                 pass
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
-            assert len(await store.range("tool/", "")) == 1
+            assert len(await store.range(*QUEUE)) == 1
         async with asyncio.timeout(10), recipes.lock(store, "tool"):
             pass
 
@@ -98,6 +112,92 @@ async def test_a_lock_is_not_that_of_a_longer_name(tmp_path: Path) -> None:
                 assert holder.created == held.token
 
 
+async def test_no_name_reaches_into_the_keys_of_another_recipe(tmp_path: Path) -> None:
+    async with stores(tmp_path, 1) as [node]:
+        store = recipes.KeyValueStore(node)
+        queue = recipes.JobQueue(store, "mail")
+        names = ("mail", "mail/job", "mail/jobs", "mail/", "mail%2Fjob", "../queue/mail/job", "0" * 16, "mail/0")
+        async with contextlib.AsyncExitStack() as stack:
+            async with asyncio.timeout(20):
+                for name in names:
+                    await stack.enter_async_context(recipes.lock(store, name))
+                    await stack.enter_async_context(recipes.leadership(store, f"{name}/job/x", "one"))
+            assert await queue.count() == 0
+            barrier = recipes.Barrier(store, "mail", 2)
+            assert sorted(await asyncio.gather(barrier.wait(), barrier.wait())) == [0, 1]
+            assert len(node.machine._leases) == 1, "one lease for all of them"
+
+
+async def test_a_lock_that_is_taken_is_not_waited_for(tmp_path: Path) -> None:
+    async with stores(tmp_path, 1) as [node]:
+        store = recipes.KeyValueStore(node)
+        async with recipes.try_lock(store, "tool", holder="one") as held:
+            assert held is not None
+            async with recipes.try_lock(store, "tool") as other:
+                assert other is None
+            holder = await recipes.holder_of(store, "tool")
+            assert holder is not None
+            assert (holder.value, holder.created) == ("one", held.token)
+        places = [recipes.try_lock(store, "tool") for _ in range(5)]
+        taken = await asyncio.gather(*(place.__aenter__() for place in places))
+        assert [one is not None for one in taken].count(True) == 1
+        for place in places:
+            await place.__aexit__(None, None, None)
+        async with recipes.try_lock(store, "tool") as held:
+            assert held is not None
+
+
+@pytest.mark.parametrize("is_applied", [True, False])
+async def test_a_candidate_that_does_not_know_its_number_leaves_the_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_applied: bool
+) -> None:
+    async with stores(tmp_path, 1) as [node]:
+        store = recipes.KeyValueStore(node)
+        async with recipes.lock(store, "other"):  # keeps the lease of this node
+            transact = store.transact
+            late: list[Any] = []
+
+            async def unknown(*wanted: Any, **others: Any) -> Any:
+                if isinstance(wanted[0][0], recipes.Put) and wanted[0][0].numbered:
+                    late.append(wanted)
+                    if is_applied:
+                        await transact(*wanted)
+                    raise OutcomeUnknownError("no answer")
+                return await transact(*wanted, **others)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(store, "transact", unknown)
+                with pytest.raises(OutcomeUnknownError):
+                    async with recipes.lock(store, "tool"):
+                        pass
+            assert await store.range(*QUEUE) == []
+            assert is_applied or not (await store.transact(*late[0])).succeeded, "it comes too late"
+            async with asyncio.timeout(10), recipes.lock(store, "tool"):
+                pass
+
+
+async def test_what_cannot_be_given_up_now_is_given_up_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with stores(tmp_path, 1) as [node]:
+        store = recipes.KeyValueStore(node)
+        async with recipes.lock(store, "other", ttl_ms=2_000):
+            transact, tries, is_gone = store.transact, list[Any](), asyncio.Event()
+
+            async def failing(*wanted: Any, **others: Any) -> Any:
+                if isinstance(wanted[0][0], recipes.Delete):
+                    tries.append(wanted)
+                    if len(tries) < 3:
+                        raise NotAppliedError("nobody leads")
+                    is_gone.set()
+                return await transact(*wanted, **others)
+
+            monkeypatch.setattr(store, "transact", failing)
+            async with recipes.lock(store, "tool", ttl_ms=2_000):
+                pass
+            await is_gone.wait()
+            async with asyncio.timeout(10), recipes.lock(store, "tool", ttl_ms=2_000):
+                pass
+
+
 async def test_who_waits_for_what_was_compacted_waits_for_what_comes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,8 +215,7 @@ async def test_who_waits_for_what_was_compacted_waits_for_what_comes(
 
         monkeypatch.setattr(recipes.KeyValueStore, "revision", counted)
         waiting = asyncio.ensure_future(wait_deleted(store, item))
-        for _ in range(3):  # the watch that comes too late, the look, the watch from now on
-            await looks.get()
+        await looks.get()
         for turn in range(20):
             await store.put("other", str(turn))
         assert not waiting.done()
@@ -149,7 +248,7 @@ async def test_candidates_lead_in_turn_and_everybody_hears(tmp_path: Path) -> No
             assert await recipes.leader_of(second, "job") == "first"
             other = recipes.leadership(second, "job", "second")
             waiting = asyncio.ensure_future(other.__aenter__())
-            while len(await watcher.range("job/", "")) < 2:
+            while len(await watcher.range(*QUEUE_OF_JOB)) < 2:
                 pass
         terms.append((await waiting).token)
         assert await anext(seen) == "second"
@@ -213,22 +312,22 @@ async def test_all_go_on_together_again_and_again(tmp_path: Path) -> None:
         barriers = [recipes.Barrier(recipes.KeyValueStore(node), "start", 3) for node in nodes]
         for _ in range(2):
             waiting = [asyncio.ensure_future(one.wait()) for one in barriers[:2]]
-            while len(await barriers[0]._store.range("start/", "")) < 2:
+            while len(await barriers[0]._store.range(*PARTIES)) < 2:
                 pass
             assert not any(one.done() for one in waiting)
             places = await asyncio.gather(*waiting, barriers[2].wait())
             assert sorted(places) == [0, 1, 2]
             assert places[2] == 2
-        assert await barriers[0]._store.range("start/", "") == []
+        assert await barriers[0]._store.range(*PARTIES) == []
 
 
 async def test_the_dead_do_not_count(tmp_path: Path) -> None:
     async with stores(tmp_path) as nodes:
         leader, follower = await led(nodes)
         dead = asyncio.ensure_future(recipes.Barrier(leader, "start", 2, ttl_ms=1_000).wait())
-        while not await follower.range("start/", ""):
+        while not await follower.range(*PARTIES):
             pass
-        changes = follower.watch("start/", "", from_revision=await follower.revision())
+        changes = follower.watch(*PARTIES, from_revision=await follower.revision())
         await anext(changes)
         await leader._node.close()
         while (await anext(changes)).item is not None:
@@ -246,78 +345,3 @@ async def test_parties_are_bounded(tmp_path: Path) -> None:
             with pytest.raises(UsageError, match="parties"):
                 recipes.Barrier(recipes.KeyValueStore(node), "start", parties)
         assert await recipes.Barrier(recipes.KeyValueStore(node), "start", 1).wait() == 0
-
-
-async def test_each_job_is_done_by_one_worker(tmp_path: Path) -> None:
-    async with stores(tmp_path) as nodes:
-        queues = [recipes.JobQueue(recipes.KeyValueStore(node), "mail") for node in nodes]
-        done: list[str] = []
-
-        async def work(queue: recipes.JobQueue, count: int) -> None:
-            for _ in range(count):
-                async with queue.take() as job:
-                    done.append(job.value)
-
-        workers = [asyncio.ensure_future(work(queue, 3)) for queue in queues]
-        numbers = [await queues[at % 3].put(str(at)) for at in range(9)]
-        await asyncio.gather(*workers)
-        assert numbers == sorted(numbers)
-        assert sorted(done) == [str(at) for at in range(9)]
-        assert await queues[0].count() == 0
-
-
-async def test_jobs_come_in_their_order_and_a_failed_one_again(tmp_path: Path) -> None:
-    async with stores(tmp_path, 1) as [node]:
-        queue = recipes.JobQueue(recipes.KeyValueStore(node), "mail")
-        first = await queue.put("a")
-        await queue.put("b")
-
-        async def fail() -> None:
-            async with queue.take() as job:
-                assert (job.value, job.number) == ("a", first)
-                raise ZeroDivisionError
-
-        with pytest.raises(ZeroDivisionError):
-            await fail()
-        async with queue.take() as job, queue.take() as other:
-            assert (job.value, other.value) == ("a", "b")
-            await job.done([recipes.Put("result", "x")])
-        assert await recipes.KeyValueStore(node).get("result") is not None
-        assert await queue.count() == 0
-
-
-async def test_the_job_of_a_dead_worker_goes_to_another_one(tmp_path: Path) -> None:
-    async with stores(tmp_path) as nodes:
-        leader, follower = await led(nodes)
-        await recipes.JobQueue(leader, "mail").put("a")
-        numbers: list[int] = []
-        is_taken = asyncio.Event()
-
-        async def work() -> None:
-            async with recipes.JobQueue(leader, "mail", ttl_ms=1_000).take() as job:
-                numbers.append(job.number)
-                is_taken.set()
-                await asyncio.Event().wait()
-
-        worker = asyncio.ensure_future(work())
-        await is_taken.wait()
-        await leader._node.close()
-        async with recipes.JobQueue(follower, "mail").take() as job:
-            assert (job.value, [job.number]) == ("a", numbers)
-        with pytest.raises(LeaseLostError):
-            await worker
-
-
-async def test_a_worker_whose_job_went_to_another_one_cannot_end_it(tmp_path: Path) -> None:
-    async with stores(tmp_path, 1) as [node]:
-        store = recipes.KeyValueStore(node)
-        queue = recipes.JobQueue(store, "mail")
-        await queue.put("a")
-        async with queue.take() as job:
-            await store.delete(job._claim)
-            async with queue.take() as other:
-                with pytest.raises(LeaseLostError, match=f"job {job.number} was given to another worker"):
-                    await job.done([recipes.Put("result", "x")])
-                assert await store.get("result") is None
-                assert other.number == job.number
-            job._is_done = True

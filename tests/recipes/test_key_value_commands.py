@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from pykraft.errors import UsageError
 from pykraft.recipes import Condition, Delete, Get, Put, Transaction, prefix
+from pykraft.recipes.key_space import is_in
 from pykraft.recipes.key_value_commands import Compact, EndLease, GrantLease, KeepLease, check_command, check_range
-from pykraft.recipes.key_values import is_in
 
 ANY: Any = None
 NUMBER: Any = 3
@@ -34,6 +34,9 @@ def of(*operations: Any) -> Transaction:
         (of(Put("k", ANY)), "value = None: must be text"),
         (of(Put("k", "", -1)), "lease = -1"),
         (of(Put("k", "", 0, ANY)), "numbered = None: must be True or False"),
+        (of(Put("k/", "", numbered=True), Put("k/", "x", numbered=True)), "'k/' is numbered twice"),
+        (Transaction((), (), (Put("k/", "", numbered=True),) * 2), "'k/' is numbered twice"),
+        (of(*[Get("a", "")] * 11), "its operations get up to 11000 items: at most 10000"),
         (of(Get("", None)), "key of 0 bytes"),
         (of(Get("a", "", 0)), "limit = 0: it is a whole number from 1 to 1000"),
         (of(Delete("a", NUMBER)), "end = 3: must be text"),

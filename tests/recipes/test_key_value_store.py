@@ -1,6 +1,7 @@
 """The store on several nodes: reads, changes, watches that resume, leases that are held and lost."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -8,7 +9,9 @@ import pytest
 
 from pykraft import errors
 from pykraft.recipes import Item, KeyChange, KeyValueStore, Put, key_value_commands, key_value_store, prefix
-from tests.recipes.stores import led, stores
+from pykraft.recipes.coordination import wait_deleted
+from tests.machine.counters import next_turn
+from tests.recipes.stores import StoreLog, led, stores
 
 
 @pytest.fixture
@@ -40,6 +43,24 @@ async def test_every_node_changes_and_reads_the_store(tmp_path: Path) -> None:
                 await call
 
 
+async def test_values_of_any_characters_and_what_was_there_before(tmp_path: Path) -> None:
+    async with stores(tmp_path) as nodes:
+        leader, follower = await led(nodes)
+        lines = "\n" * 32_768
+        assert await follower.swap("text", lines) is None
+        assert await leader.swap("text", "x") == Item("text", lines, 1, 1, 1)
+        assert await leader.pop("text") == Item("text", "x", 1, 2, 2)
+        assert await leader.pop("text") is None
+        await leader.transact([Put("a/1", ""), Put("a/2", "")])
+        assert (await follower.count("a/", ""), await follower.count("a/1")) == (2, 1)
+        last = await follower.last("a/", "a0")
+        assert last is not None
+        assert last.key == "a/2"
+        assert await follower.last("b", "") is None
+        with pytest.raises(errors.UsageError, match="'a/' is numbered twice"):
+            await leader.transact([Put("a/", "", numbered=True), Put("a/", "", numbered=True)])
+
+
 async def test_a_watch_misses_nothing_and_resumes(tmp_path: Path) -> None:
     async with stores(tmp_path) as nodes:
         leader, follower = await led(nodes)
@@ -56,7 +77,8 @@ async def test_a_watch_misses_nothing_and_resumes(tmp_path: Path) -> None:
         from_now = follower.watch("a")
         waiting = asyncio.ensure_future(anext(from_now))
         await leader.put("b", "other")
-        while not follower._node.machine.on_change:
+        watches = follower._node.machine.watches._of_key
+        while not any(one.from_revision is None for one in watches.get("a", ())):
             await leader.put("b", "other")
         await leader.delete("a")
         assert (await waiting).item is None
@@ -64,8 +86,7 @@ async def test_a_watch_misses_nothing_and_resumes(tmp_path: Path) -> None:
             await anext(leader.watch("a", from_revision=1_000))
         for each in (resumed, from_now):
             await each.aclose()
-        assert (leader._watches, follower._watches) == (0, 0)
-        assert not follower._node.machine.on_change
+        assert (len(leader._node.machine.watches), len(follower._node.machine.watches)) == (0, 0)
 
 
 async def test_a_watch_from_what_was_compacted_names_the_oldest_revision(tmp_path: Path) -> None:
@@ -155,6 +176,23 @@ async def test_a_holder_gives_up_before_its_lease_can_end(tmp_path: Path) -> Non
             await KeyValueStore(follower._node, timeout_ms=50).get("a")
 
 
+async def test_a_holder_tries_until_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with stores(tmp_path, 1) as [node]:
+        store = KeyValueStore(node)
+        keep, tries, is_kept = store.keep_lease, Counter[str](), asyncio.Event()
+
+        async def keep_after_an_outage(lease: int, *, timeout_ms: int) -> None:
+            tries["all"] += 1
+            if tries["all"] <= 3:
+                raise errors.NotAppliedError("nobody leads")
+            await keep(lease, timeout_ms=timeout_ms)
+            is_kept.set()
+
+        monkeypatch.setattr(store, "keep_lease", keep_after_an_outage)
+        async with store.lease(3_000):
+            await is_kept.wait()
+
+
 async def test_a_holder_hears_that_its_lease_was_ended(tmp_path: Path) -> None:
     async with stores(tmp_path, 1) as [node]:
         store = KeyValueStore(node)
@@ -166,3 +204,57 @@ async def test_a_holder_hears_that_its_lease_was_ended(tmp_path: Path) -> None:
 
         with pytest.raises(errors.LeaseLostError):
             await hold()
+
+
+async def test_a_watch_misses_nothing_while_a_snapshot_is_loaded(tmp_path: Path) -> None:
+    async with stores(tmp_path, 1) as [node]:
+        store = KeyValueStore(node)
+        leading = StoreLog()
+        for at in range(3):
+            await store.put("a", str(at))
+            leading.put("a", str(at))
+        changes = store.watch("a", from_revision=1)
+        await taken(changes, 3)
+        waiting = asyncio.ensure_future(anext(changes))
+        await next_turn()
+        for at in range(3, 6):
+            leading.put("a", str(at))
+
+        async def slowly() -> AsyncIterator[bytes]:
+            for record in leading.state():
+                yield record
+                # The watch looks at the store between two pieces of the snapshot.
+                node.machine.watches.changed(node.machine.space.revision, ["a"])
+                for _ in range(3):
+                    await next_turn()
+
+        await node.machine.restore_stream(slowly())
+        assert [(await waiting).revision, *[one.revision for one in await taken(changes, 2)]] == [4, 5, 6]
+        await changes.aclose()
+
+
+async def test_a_snapshot_behind_which_changes_are_gone_is_told_to_the_watch(tmp_path: Path) -> None:
+    async with stores(tmp_path, 1) as [node]:
+        store = KeyValueStore(node)
+        await store.put("a", "x")
+        changes = store.watch("a", from_revision=1)
+        await anext(changes)
+        item = await store.get("a")
+        assert item is not None
+        waiting, gone = asyncio.ensure_future(anext(changes)), asyncio.ensure_future(wait_deleted(store, item))
+        while len(node.machine.watches) < 2:
+            await store.get("a")
+        leading = StoreLog()
+        for at in range(3):
+            leading.put("b", str(at))
+        leading.add(key_value_commands.Compact(4))
+        await node.machine.restore_stream(pieces(leading.state()))
+        with pytest.raises(errors.CompactedError, match="the oldest one is 4"):
+            await waiting
+        await gone
+
+
+async def pieces(records: list[bytes]) -> AsyncIterator[bytes]:
+    for record in records:
+        yield record
+        await next_turn()

@@ -1,12 +1,15 @@
-"""An accepted connection reads and writes what the codec does, the first time and later."""
+"""An accepted connection reads and writes what the codec does, the first time and later.
+
+Source: ADR 071.
+"""
 
 from dataclasses import replace
 
 from pykraft.errors import ErrorCode
+from pykraft.host.inbound import ANSWERED_KEYS, AcceptedConnection
 from pykraft.protocol.api import decode_request_header
 from pykraft.protocol.messages import ApiKey
 from pykraft.rpc import codec
-from pykraft.rpc.accepted_connection import ANSWERED_KEYS, AcceptedConnection
 from pykraft.rpc.context import Refusal
 from pykraft.types import Offset
 from tests.host.fakes import CONTEXT

@@ -7,8 +7,7 @@ import pytest
 from pykraft import __version__
 from pykraft.core.messages import FetchRequest, VoteRequest, VoteResponse
 from pykraft.errors import ErrorCode, ProtocolError
-from pykraft.protocol.api import decode_request_body, decode_request_header, encode_response
-from pykraft.protocol.frame import frame
+from pykraft.protocol.api import decode_request_body, decode_request_header, encode_response, frame
 from pykraft.protocol.messages import ApiKey
 from pykraft.rpc.connection import ANSWER_SIZE_BYTES_MAX, FIRST_ANSWER_SIZE_BYTES_MAX, DialedConnection
 from pykraft.types import Buffer, Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey

@@ -8,8 +8,8 @@ Source: KIP-511, KIP-584; ADR 078.
 import pytest
 
 from pykraft.errors import ErrorCode
+from pykraft.host.inbound import SERVED, ControllerApi, ServedApis, answer
 from pykraft.protocol.api import ApiKey, encode_request
-from pykraft.rpc.served_apis import SERVED, ControllerApi, ServedApis, answer
 from tests.host.test_inbound import ONE, Desk
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from pykraft.host.ports import ConnectionId
 from pykraft.local.voters import HOST, free_ports
-from pykraft.protocol.frame import frame
+from pykraft.protocol.api import frame
 from pykraft.server.binding import Names, listening_sockets
 from pykraft.server.links import LinkLimits, Links
 from pykraft.types import Buffer, Endpoint

@@ -21,8 +21,7 @@ from pykraft.errors import ConfigError, StorageError
 from pykraft.host.producers import Committed, ProposalOutcome
 from pykraft.local.voters import free_ports
 from pykraft.log.os_fs import OsFs
-from pykraft.protocol.api import decode_response, encode_request
-from pykraft.protocol.frame import frame
+from pykraft.protocol.api import decode_response, encode_request, frame
 from pykraft.protocol.messages import ApiKey
 from pykraft.server import driver as driver_module
 from pykraft.server.clock import now

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from pykraft.host.ports import ConnectionId
-from pykraft.protocol.frame import frame
+from pykraft.protocol.api import frame
 from pykraft.server.link import LAST_WORDS_TIMEOUT_S, PIECE_SIZE_BYTES_MAX, Link, unconfirmed_size_bytes, write_parts
 from pykraft.types import Buffer
 from tests.server.manual_loop import FakeTransport, ManualLoop

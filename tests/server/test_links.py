@@ -16,7 +16,7 @@ import pytest
 
 from pykraft.host.ports import ConnectionId
 from pykraft.local.voters import HOST, free_ports
-from pykraft.protocol.frame import frame
+from pykraft.protocol.api import frame
 from pykraft.server.binding import Names, listening_sockets
 from pykraft.server.links import REQUEST_SIZE_BYTES_MAX, REQUESTS_PER_TURN_MAX, LinkLimits
 from pykraft.types import Endpoint

@@ -13,7 +13,7 @@ from pykraft.errors import StorageError
 from pykraft.host.producers import Committed
 from pykraft.log.lane import AppendBytes, Job
 from pykraft.protocol.records import encode_batch
-from pykraft.server import lanes, sync_place
+from pykraft.server import lanes
 from pykraft.server.lanes import RELIEVED_EVERY, OrderedThread
 from pykraft.types import Epoch, Io, Offset
 from tests.server.nodes import StallingFs, node_configs
@@ -106,7 +106,7 @@ class Case:
 
     async def trusted(self) -> Self:
         """The disk was quick for long enough."""
-        assert await self.do(sync_place.QUICK_COUNT) == [THREAD] * sync_place.QUICK_COUNT
+        assert await self.do(lanes.QUICK_COUNT) == [THREAD] * lanes.QUICK_COUNT
         self.wait_for_thread()
         return self
 
@@ -138,9 +138,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 async def test_after_quick_groups_the_loop_syncs_at_the_end_of_its_turn(clock: Clock) -> None:
     case = await Case(clock).trusted()
     case.submit()
-    assert len(case.lane.groups) == sync_place.QUICK_COUNT, (
-        "what this turn sends leaves before the loop waits for the disk"
-    )
+    assert len(case.lane.groups) == lanes.QUICK_COUNT, "what this turn sends leaves before the loop waits for the disk"
     last = case.submit()
     await case.told.wait_for(lambda: case.told.durable[-1] == last)
     assert case.lane.groups[-1] == (LOOP, [last - 1, last])
@@ -154,14 +152,14 @@ async def test_what_is_only_written_is_written_on_the_loop_whatever_else_it_does
     case = Case(clock)
     case.lane.is_lazy = True
     case.submit()
-    clock.now_s += 10 * sync_place.TURN_S_MAX
+    clock.now_s += 10 * lanes.TURN_S_MAX
     await case.told.wait_for(lambda: case.told.durable == [1])
     assert await case.do(3) == [LOOP] * 3
     # Another kind of job waits for the disk.
     case.submit()
     case.last += 1
     case.ordered.submit(TruncateTo(io=Io(case.last), end_offset=Offset(0)))
-    clock.now_s += 10 * sync_place.TURN_S_MAX
+    clock.now_s += 10 * lanes.TURN_S_MAX
     await case.told.wait_for(lambda: case.told.durable[-1] == case.last)
     assert case.lane.groups[-1] == (THREAD, [case.last - 1, case.last])
     case.wait_for_thread()
@@ -176,9 +174,9 @@ async def test_after_a_stall_the_thread_gets_the_groups_for_many_times_its_lengt
     case.lane.takes_s = 1.0
     assert await case.do() == [LOOP]
     case.lane.takes_s = 0.0
-    rest_s = (1.0 - sync_place.SLOW_S_MAX) / sync_place.SLOW_SHARE
+    rest_s = (1.0 - lanes.SLOW_S_MAX) / lanes.SLOW_SHARE
     clock.now_s += rest_s - 0.1
-    assert await case.do(2 * sync_place.QUICK_COUNT) == [THREAD] * (2 * sync_place.QUICK_COUNT)
+    assert await case.do(2 * lanes.QUICK_COUNT) == [THREAD] * (2 * lanes.QUICK_COUNT)
     clock.now_s += 0.2
     assert await case.do() == [LOOP]
     case.end()
@@ -186,22 +184,22 @@ async def test_after_a_stall_the_thread_gets_the_groups_for_many_times_its_lengt
 
 async def test_a_disk_that_is_still_slow_is_left_to_the_thread(clock: Clock) -> None:
     case = await Case(clock).trusted()
-    case.lane.takes_s = 2 * sync_place.SLOW_S
+    case.lane.takes_s = 2 * lanes.SLOW_S
     assert await case.do() == [LOOP]
     clock.now_s += 60
     assert await case.do(20) == [THREAD] * 20
-    case.lane.takes_s = sync_place.SLOW_S / 2
-    assert await case.do(sync_place.QUICK_COUNT + 1) == [THREAD] * sync_place.QUICK_COUNT + [LOOP]
+    case.lane.takes_s = lanes.SLOW_S / 2
+    assert await case.do(lanes.QUICK_COUNT + 1) == [THREAD] * lanes.QUICK_COUNT + [LOOP]
     case.end()
 
 
 async def test_a_loop_with_other_work_leaves_groups_to_the_thread(clock: Clock) -> None:
     case = await Case(clock).trusted()
     last = case.submit()
-    clock.now_s += 2 * sync_place.TURN_S_MAX
+    clock.now_s += 2 * lanes.TURN_S_MAX
     await case.told.wait_for(lambda: case.told.durable[-1] == last)
     assert case.lane.groups[-1] == (THREAD, [last])
-    assert await case.do(sync_place.BUSY_COUNT) == [THREAD] * (sync_place.BUSY_COUNT - 1) + [LOOP]
+    assert await case.do(lanes.BUSY_COUNT) == [THREAD] * (lanes.BUSY_COUNT - 1) + [LOOP]
     case.end()
 
 
@@ -228,7 +226,7 @@ async def test_a_group_is_not_done_on_the_loop_while_the_thread_uses_the_lane(
 async def test_the_loop_does_not_overtake_the_thread(clock: Clock) -> None:
     case = await Case(clock).trusted()
     case.last += 1
-    case.ordered.submit(append(case.last, sync_place.SIZE_BYTES_MAX))
+    case.ordered.submit(append(case.last, lanes.SIZE_BYTES_MAX))
     last = case.submit()
     await case.told.wait_for(lambda: case.told.durable[-1] == last)
     done = [number for _, numbers in case.lane.groups for number in numbers]
@@ -281,10 +279,10 @@ async def test_what_a_turn_has_gathered_is_finished_at_the_end(clock: Clock) -> 
     assert len(case.lane.relieved) == relieved, "the files may be closed already"
 
 
-@pytest.mark.parametrize("job", [TruncateTo(io=Io(1), end_offset=Offset(0)), append(1, sync_place.SIZE_BYTES_MAX)])
+@pytest.mark.parametrize("job", [TruncateTo(io=Io(1), end_offset=Offset(0)), append(1, lanes.SIZE_BYTES_MAX)])
 def test_only_small_appends_are_synced_on_the_loop(job: Job) -> None:
-    place = sync_place.SyncPlace()
-    for _ in range(sync_place.QUICK_COUNT):
+    place = lanes.SyncPlace()
+    for _ in range(lanes.QUICK_COUNT):
         assert not place.may_be_loop(append(1), 0.0)
         place.took(0.0)
     assert place.may_be_loop(append(1), 0.0)
@@ -309,7 +307,7 @@ async def test_a_disk_that_fails_under_the_loop_ends_the_node(clock: Clock, tmp_
     fs = NotingFs()
     served = Served(config, fs=fs)
     epoch, _ = await served.watcher.leader()
-    for _ in range(4 * sync_place.QUICK_COUNT):
+    for _ in range(4 * lanes.QUICK_COUNT):
         await within_time(served.propose(b"a", epoch=epoch))
     assert fs.last == threading.main_thread().name
     fs.fails = True
@@ -321,6 +319,6 @@ async def test_a_disk_that_fails_under_the_loop_ends_the_node(clock: Clock, tmp_
     again = Served(config, fs=fs)
     epoch, _ = await again.watcher.leader()
     await again.watcher.wait_for(
-        lambda: again.watcher.values[: 4 * sync_place.QUICK_COUNT] == [b"a"] * (4 * sync_place.QUICK_COUNT)
+        lambda: again.watcher.values[: 4 * lanes.QUICK_COUNT] == [b"a"] * (4 * lanes.QUICK_COUNT)
     )
     await again.leave()

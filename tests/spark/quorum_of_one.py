@@ -14,7 +14,6 @@ from pykraft.host.producers import Committed, ProposalOutcome
 from pykraft.protocol.records import decode_records, scan
 from pykraft.server.clock import now
 from pykraft.server.driver import Driver
-from pykraft.spark.data_source.live import LiveQuorum
 from pykraft.types import Endpoint, Offset
 from tests.server.nodes import QUICK, TIMEOUT_S, Watcher, node_configs
 
@@ -24,6 +23,8 @@ CLUSTER_ID = "a-cluster-of-these-tests"
 def logged_values(controllers: Sequence[Endpoint]) -> list[bytes | None]:
     """The value of each committed data record of a live quorum, in the order of the log."""
     found: list[bytes | None] = []
+    from pykraft.spark.data_source.live import LiveQuorum
+
     with LiveQuorum(controllers) as quorum:
         for chunk in quorum.chunks(Offset(0), quorum.extent().end_offset):
             for position, header in scan(chunk):
@@ -80,8 +81,10 @@ class OneNode:
         return outcome.base_offset
 
     def stop(self) -> None:
-        """Leave, and wait until it has left."""
+        """Leave, and wait until it has left; once more has no effect."""
         assert self._driver is not None
+        if not self._thread.is_alive():
+            return
         self._loop.call_soon_threadsafe(self._driver.shut_down)
         self._thread.join(TIMEOUT_S)
 

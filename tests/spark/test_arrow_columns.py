@@ -69,14 +69,14 @@ def test_a_number_that_does_not_fit_is_refused() -> None:
 PROGRAM = """
 import sys, tempfile
 from pathlib import Path
-from pykraft.spark.data_source import batches, decode
+from pykraft.spark.data_source import decode
 from pykraft.spark.data_source.options import parse_options
 from pykraft.spark.data_source.selection import KAFKA, METADATA, columns_for
 from pykraft.spark.data_source.selection import select
 from pykraft.spark.data_source.splits import Split
 from pykraft.spark.pipeline import silver
 from pykraft.spark.tables.delta import column_types
-from pykraft.spark.tables.parquet_writer import ParquetOutput
+from pykraft.spark.tables.commit import ParquetOutput
 from tests.spark.logs import three_batches, batch
 
 data = b"".join([*three_batches(), batch([b"a" * (1 + i % 3) for i in range(100)], base_offset=6)])
@@ -85,7 +85,7 @@ options = parse_options({"path": "/n1/p-0"})
 for columns in (columns_for(options), KAFKA, METADATA):
     rows = list(decode.records_of(split, data, selection=select(columns, options)))
     assert sum(map(len, rows)) == 106
-groups = list(batches.batches_of(split, data))
+groups = list(decode.batches_of(split, data))
 records = [rows for group in groups for rows in silver.records_in(group)]
 assert sum(map(len, records)) == 106
 tables = ((records, silver.RECORD_COLUMNS), (map(silver.control_in, records), silver.CONTROL_COLUMNS))

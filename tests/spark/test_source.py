@@ -13,17 +13,19 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 from pyspark.testing import assertDataFrameEqual, assertSchemaEqual
 
 from pykraft.errors import UsageError
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.recovery_point import RecoveryPoint
 from pykraft.protocol.records import decode_records, scan
-from pykraft.spark.data_source.batches import SplitPartition
+from pykraft.spark.data_source.decode import SplitPartition
 from pykraft.spark.data_source.file_stream import FilesStreamReader
 from pykraft.spark.data_source.options import parse_options
 from pykraft.spark.data_source.selection import RECORDS
 from pykraft.spark.source import LogReader, PykraftDataSource, register
+from pykraft.spark.source import read as source_read
 from pykraft.types import Offset
 from tests.spark.logs import START_MS, batch, three_batches, write_segment
 
@@ -153,13 +155,26 @@ def test_a_job_of_the_kafka_source_changes_format_and_address(spark: SparkSessio
     assert not found & {row.offset for row in rows}
 
 
+def test_a_query_without_a_source_has_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
+    """As Spark 3.5 needs it."""
+    write_segment(tmp_path / "n1", b"".join(three_batches()))
+    write_segment(tmp_path / "n2", b"".join(three_batches()))
+    options = {"path": f"{tmp_path}/n*", "minPartitions": "2"}
+    source = spark.read.format("pykraft").options(**options)
+    assertDataFrameEqual(source_read(spark, options), source.load())
+    columns = StructType([RECORDS["offset"], RECORDS["value"]])
+    assertDataFrameEqual(source_read(spark, options, columns), source.schema(columns).load())
+    assert source_read(spark, options | {"startingOffsets": "latest"}).count() == 0
+
+
 def test_filters_reach_the_source(spark: SparkSession, tmp_path: Path) -> None:
     """The plan has no task for the epochs and offsets that nobody wants, and the rows are those that Spark wants."""
     for place, epoch in ((0, 1), (2, 2), (4, 3)):
         write_segment(tmp_path, batch([b"a", b"b"], base_offset=place, epoch=epoch), base_offset=place)
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
-        frame = spark.read.format("pykraft").option("pushFilters", "true").load(str(tmp_path))
+        given = {"pushFilters": "true", "minPartitions": "3"}  # a task for each segment
+        frame = spark.read.format("pykraft").options(**given).load(str(tmp_path))
         for condition, offsets, tasks in (
             ("epoch = 2", [2, 3], 1),
             ("offset > 2", [3, 4, 5], 2),

@@ -14,6 +14,7 @@ from pykraft.client.configure import configure, voter_set
 if TYPE_CHECKING:  # slow to import
     from pykraft.client.arguments import parse_bootstrap
     from pykraft.client.leadership import ClaimAdapter, ClaimListener, LeaderAndEpoch
+    from pykraft.client.life import until_signal
     from pykraft.client.listener import Listener, StableRecords
     from pykraft.client.node import Node
     from pykraft.client.reader import Batch, Reader, StateReader
@@ -21,7 +22,6 @@ if TYPE_CHECKING:  # slow to import
     from pykraft.client.remote.observer import Observer, Start
     from pykraft.client.remote.quorum import Quorum
     from pykraft.client.serde import Serde, bytes_serde, int_serde, json_serde, text_serde
-    from pykraft.client.thread import until_signal
     from pykraft.host.producers import Committed
 
 _NAMES = {
@@ -34,7 +34,7 @@ _NAMES = {
     "pykraft.client.remote.observer": ("Observer", "Start"),
     "pykraft.client.remote.quorum": ("Quorum",),
     "pykraft.client.serde": ("Serde", "bytes_serde", "int_serde", "json_serde", "text_serde"),
-    "pykraft.client.thread": ("until_signal",),
+    "pykraft.client.life": ("until_signal",),
     "pykraft.host.producers": ("Committed",),
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
 from pykraft.client.leadership import LeaderAndEpoch
+from pykraft.client.life import NodeLoops
 from pykraft.client.reader import Reader
-from pykraft.client.thread import NodeLoops
 from pykraft.errors import UsageError
 from pykraft.host.delivery import CommittedBatch
 from pykraft.host.host import Host

@@ -18,13 +18,12 @@ from typing import Any, Final, Generic, Self, TypeVar, overload
 
 from pykraft.client.arguments import INT32_MAX, Records, epoch_number, truth, whole_number
 from pykraft.client.leadership import LeaderAndEpoch
-from pykraft.client.life import Life, OnAnswer
+from pykraft.client.life import Life, NodeLoops, OnAnswer, OwnThread
 from pykraft.client.listener import LeaderWatch, Listener
 from pykraft.client.proposals import Proposals, append
 from pykraft.client.serde import Serde, bytes_serde, check_serde, serialized
 from pykraft.client.snapshot import Snapshot, begin_snapshot
 from pykraft.client.subscriptions import Subscriptions
-from pykraft.client.thread import NodeLoops, OwnThread
 from pykraft.config import TRANSFER_TIMEOUT_MS, TRANSFER_TIMEOUT_MS_MAX, NodeConfig
 from pykraft.core.status import Status
 from pykraft.errors import NotRunningError, OutcomeUnknownError, PykraftError, ShutdownTimeoutError, UsageError

@@ -101,8 +101,7 @@ int_serde: Final[Serde[int]] = _Int()
 
 def from_json(data: bytes) -> Any:  # noqa: ANN401 - JSON has no narrower type
     """The value of JSON in UTF-8. Errors: ValueError, also for one that nests deeper than `NESTING_MAX`."""
-    if data.count(b"[") + data.count(b"{") > NESTING_MAX and _nesting(data) > NESTING_MAX:
-        raise ValueError(f"it has more than {NESTING_MAX} lists and objects within each other")
+    check_nesting(data)
     text = data.decode()
     try:
         # Without the spaces that JSON allows around a value this is all, in a fraction of the time.
@@ -110,6 +109,12 @@ def from_json(data: bytes) -> Any:  # noqa: ANN401 - JSON has no narrower type
     except ValueError:
         return _JSON.decode(text)
     return value if end == len(text) else _JSON.decode(text)
+
+
+def check_nesting(data: bytes) -> None:
+    """Refuse JSON that nests deeper than `NESTING_MAX`. Errors: ValueError."""
+    if data.count(b"[") + data.count(b"{") > NESTING_MAX and _nesting(data) > NESTING_MAX:
+        raise ValueError(f"it has more than {NESTING_MAX} lists and objects within each other")
 
 
 def _nesting(data: bytes) -> int:
@@ -123,7 +128,8 @@ def serialized(serde: Serde[T], records: Records[T]) -> list[bytes]:
     Errors: UsageError for no records, for a single record or a set instead of a list, and for an empty value; TypeError
     when the serde does not return bytes; any exception of the serde.
     """
-    check_records(records)
+    if type(records) is not list:
+        check_records(records)
     # Records of bytes are their own bytes; what else is among them is refused by the serde.
     is_done = serde is bytes_serde and {*map(type, records)} == _ONLY_BYTES
     values = [*cast("Records[bytes]", records)] if is_done else [*map(serde.serialize, records)]

@@ -24,7 +24,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from pykraft import errors
 from pykraft.client.leadership import LeaderAndEpoch
-from pykraft.client.life import HostAccess, OnAnswer
+from pykraft.client.life import HostAccess, LoopCall, NodeLoops, OnAnswer
 from pykraft.client.listener import (
     BEGIN_SHUTDOWN,
     LOAD_BOOTSTRAP,
@@ -37,7 +37,6 @@ from pykraft.client.listener import (
 from pykraft.client.reader import LOG_START, Batch, Reader, SnapshotPiece, StateReader
 from pykraft.client.serde import Serde
 from pykraft.client.snapshot import Snapshot, begin_snapshot
-from pykraft.client.thread import LoopCall, NodeLoops
 from pykraft.host.delivery import CommittedBatch, Registration
 from pykraft.host.host import Host
 from pykraft.host.snapshots.creation import Loader

@@ -16,7 +16,7 @@ from pykraft.core.status import Status
 from pykraft.host.clients.client_requests import ClientRequests
 from pykraft.host.delivery import Delivery
 from pykraft.host.describe_cluster import describe_cluster
-from pykraft.host.fetch_read import FetchReads, ReadableLog
+from pykraft.host.fetch_read import FetchReads, ReadableLog, RecentBatches
 from pykraft.host.inbound import Inbound
 from pykraft.host.inbox import HeldMessages, Inbox, PendingReads, PendingRequests
 from pykraft.host.leaderless import VoterMismatch
@@ -24,7 +24,6 @@ from pykraft.host.metrics import Measurements
 from pykraft.host.peers import Peers
 from pykraft.host.ports import ConnectionId, Dialer, Ports
 from pykraft.host.producers import Producers
-from pykraft.host.recent_batches import RecentBatches
 from pykraft.host.scrubbing import FileRemoval, Scrubbing
 from pykraft.host.snapshots.creation import SnapshotCreation
 from pykraft.host.snapshots.files import SnapshotFiles

@@ -27,9 +27,8 @@ from typing import Any, Final, Protocol
 
 from pykraft.core.effects import NotifyLeaderChange, Report
 from pykraft.errors import CorruptionError, UsageError
-from pykraft.host.fetch_read import ReadableLog, Suspect, batches_up_to, read_durable
+from pykraft.host.fetch_read import HeaderAndBytes, ReadableLog, RecentBatches, Suspect, batches_up_to, read_durable
 from pykraft.host.ports import AT_ONCE_MS, Ports
-from pykraft.host.recent_batches import HeaderAndBytes, RecentBatches
 from pykraft.host.snapshots import creation
 from pykraft.protocol.records import decode_values
 from pykraft.snapshot.head import SnapshotReader

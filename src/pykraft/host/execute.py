@@ -16,9 +16,8 @@ from pykraft.core.effects import Effect
 from pykraft.core.status import LEADER, Status
 from pykraft.errors import ErrorCode
 from pykraft.host.components import Components
-from pykraft.host.fetch_read import RecordBuffers
+from pykraft.host.fetch_read import HeaderAndBytes, RecordBuffers
 from pykraft.host.inbox import Arrival
-from pykraft.host.recent_batches import HeaderAndBytes
 from pykraft.log.lane import AppendBytes, Job
 from pykraft.snapshot.catalog import Slice
 from pykraft.types import Instant, Io, Offset, OffsetAndEpoch

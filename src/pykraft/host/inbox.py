@@ -19,7 +19,7 @@ from typing import Literal, TypeAlias
 
 from pykraft.core.events import Event
 from pykraft.errors import NotRunningError, OutcomeUnknownError
-from pykraft.host.recent_batches import HeaderAndBytes
+from pykraft.host.fetch_read import HeaderAndBytes
 from pykraft.types import NO_IO, Buffer, Io, Offset
 from pykraft.value import value
 

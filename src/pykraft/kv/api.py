@@ -17,7 +17,7 @@ leases never hold one lock, and a later holder has a higher token.
 
 1. A client whose lease has no key in the queue puts a numbered one. It asks again with that lease to go on waiting, on
    any node, also when it does not know whether an earlier request put the key.
-2. If an unanswered request left a second key, the lowest of the lease counts, and the lease never waits for itself.
+2. The same transaction puts a key that has the lease in its name, so no lease has a second one, or waits for itself.
 3. The lease with the lowest key of all holds the lock. Its key's revision is the token, as in the recipe.
 
 Source: ours (ADR 085, ADR 090); the ASGI specification 3.0; RFC 9112 §7.1 (chunks); Fetch standard §3.2 (Origin).
@@ -36,9 +36,9 @@ from pykraft.errors import BufferFullError, CommandRejectedError, CompactedError
 from pykraft.kv import json_form
 from pykraft.machine import Replicated
 from pykraft.machine.replicated import TIMEOUT_MS, TIMEOUT_MS_MAX
-from pykraft.recipes import Condition, Delete, Item, KeyChange, KeyValues, KeyValueStore, Put, key_value_commands
-from pykraft.recipes.coordination import candidates, wait_deleted
-from pykraft.recipes.key_values import item_size_bytes
+from pykraft.recipes import Condition, Delete, KeyChange, KeyValues, KeyValueStore, Put, key_value_commands
+from pykraft.recipes.coordination import AFTER_DIGITS, namespace, wait_deleted
+from pykraft.recipes.key_space import item_size_bytes
 
 AsgiScope: TypeAlias = MutableMapping[str, Any]
 AsgiReceive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -224,6 +224,8 @@ class WatchStreams:
 
 QUEUE_MAX = 10_000
 """Candidates of one lock."""
+LOCK_CALLS_MAX: Final = 125
+"""Calls of a node that wait for a lock: a quarter of the connections, so that other requests find a place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,44 +242,45 @@ async def acquire(store: KeyValueStore, name: str, *, lease: int, holder: str, w
 
     Errors: CommandRejectedError when the lease has ended; those of the store.
     """
-    queue = await _queue(store, name)
-    if not any(item.lease == lease for item in queue):
+    space, own = _lock_keys(name, lease)
+    item = await store.get(own)
+    if item is None:
         # 1. Whoever has the lease comes back for the same key.
-        if len(queue) >= QUEUE_MAX:
+        if await store.count(space, space + AFTER_DIGITS, stale=True) >= QUEUE_MAX:
             raise CommandRejectedError(f"{QUEUE_MAX} candidates wait for this lock")
-        await store.transact([Put(f"{name}/", holder, lease, numbered=True)])
-        queue = await _queue(store, name)
-    place = _place(queue, lease)
+        # 2. An earlier request of this lease may have come in between.
+        is_new = [Condition(own, "version", "==", 0)]
+        await store.transact([Put(space, holder, lease, numbered=True), Put(own, "", lease)], is_new)
+        item = await store.get(own)
+        if item is None:
+            raise CommandRejectedError(f"lease {lease} has ended, or never was")
+    key = f"{space}{item.created:016d}"
     with suppress(TimeoutError):
         async with asyncio.timeout(wait_s):
-            while place.ahead:
-                await wait_deleted(store, queue[place.ahead - 1])
-                queue = await _queue(store, name)
-                place = _place(queue, lease)
-    return place
+            while (before := await store.last(space, key, stale=True)) is not None:
+                await wait_deleted(store, before)
+    # 3. It is the holder's if it is the lowest of all.
+    if await store.get(key) is None:
+        raise CommandRejectedError(f"lease {lease} has ended, or never was")
+    return LockPlace(key, item.created, await store.count(space, key, stale=True))
 
 
 async def release(store: KeyValueStore, name: str, *, lease: int) -> bool:
     """Give the lock, or the place in its queue, up; the lease lives on. False if there was none, or no longer."""
-    own = [item for item in await _queue(store, name) if item.lease == lease][: key_value_commands.OPERATIONS_MAX]
-    if not own:
+    space, own = _lock_keys(name, lease)
+    item = await store.get(own)
+    if item is None:
         return False
-    same = [Condition(item.key, "created", "==", item.created) for item in own]
-    return (await store.transact([Delete(item.key) for item in own], same)).succeeded
+    same = [Condition(own, "created", "==", item.created)]
+    return (await store.transact([Delete(f"{space}{item.created:016d}"), Delete(own)], same)).succeeded
 
 
-async def _queue(store: KeyValueStore, name: str) -> list[Item]:
+def _lock_keys(name: str, lease: int) -> tuple[str, str]:
+    """What the keys of candidates begin with, and the key that says which of them this lease has."""
     if not name:
         raise UsageError("name: a lock has a name of at least one character")
-    return await candidates(store, name)
-
-
-def _place(queue: list[Item], lease: int) -> LockPlace:
-    for ahead, item in enumerate(queue):
-        if item.lease == lease:
-            # 2. Of several keys the lowest. 3. It is the holder's if it is the lowest of all.
-            return LockPlace(item.key, item.created, ahead)
-    raise CommandRejectedError(f"lease {lease} has ended, or never was")
+    space = namespace("lock", name)
+    return space, f"{space}own/{lease}"
 
 
 RANGE_SIZE_BYTES_MAX: Final = 1 << 20
@@ -295,6 +298,7 @@ class KeyValueApi:
     def __init__(self, node: Replicated[KeyValues]) -> None:
         self._node = node
         self._watches = WatchStreams(node)
+        self._lock_calls = 0
         self._calls: Mapping[str, _Call] = {
             "/v1/get": self._get,
             "/v1/range": self._range,
@@ -352,7 +356,24 @@ class KeyValueApi:
             await self._watches.run(exchange, key, end, from_revision)
             return
         timeout_ms = fields.whole("timeout_ms", least=1, most=TIMEOUT_MS_MAX, default=TIMEOUT_MS)
-        await exchange.answer(await call(fields, timeout_ms))
+        answer = call(fields, timeout_ms)
+        await exchange.answer(await (self._while_there(exchange, answer) if exchange.path == "/v1/lock" else answer))
+
+    async def _while_there(self, exchange: Exchange, answer: Awaitable[dict[str, Any]]) -> dict[str, Any]:
+        """Wait for an answer that may take half a minute, as long as the client does. Errors: ClientGoneError."""
+        answering = asyncio.ensure_future(answer)
+        waiting: set[asyncio.Future[Any]] = {asyncio.ensure_future(exchange.gone()), answering}
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            if not answering.done():
+                raise ClientGoneError
+            return answering.result()
+        finally:
+            pending = [each for each in waiting if not each.done()]
+            for each in pending:
+                each.cancel()
+            if pending:
+                await asyncio.wait(pending)
 
     @staticmethod
     def _require(exchange: Exchange, method: str) -> None:
@@ -445,7 +466,13 @@ class KeyValueApi:
         holder = json_form.stored_text(fields.text_or_none("holder") or "")
         wait_ms = fields.whole("wait_ms", most=TIMEOUT_MS_MAX, default=TIMEOUT_MS)
         fields.end()
-        place = await acquire(self._store(timeout_ms), name, lease=lease, holder=holder, wait_s=wait_ms / 1_000)
+        if self._lock_calls >= LOCK_CALLS_MAX:
+            raise BufferFullError(f"{LOCK_CALLS_MAX} calls of this node wait for locks: ask another node")
+        self._lock_calls += 1
+        try:
+            place = await acquire(self._store(timeout_ms), name, lease=lease, holder=holder, wait_s=wait_ms / 1_000)
+        finally:
+            self._lock_calls -= 1
         return {"held": place.ahead == 0, "token": place.token, "key": place.key, "ahead": place.ahead}
 
     async def _unlock(self, fields: json_form.JsonFields, timeout_ms: int) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from pykraft import errors
 from pykraft.kv.json_form import NOT_APPLIED
-from pykraft.recipes.key_value_store import HELD_SHARE
+from pykraft.recipes.key_value_store import HELD_SHARE, KEEPS
 
 URLS_MAX: Final = 15
 ANSWER_SIZE_BYTES_MAX: Final = 1 << 24
@@ -223,8 +223,6 @@ def _reason(error: Exception) -> str:
     return (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()
 
 
-KEEPS: Final = 3
-"""How often a lease is kept in its held time."""
 REVOKE_TIMEOUT_S: Final = 0.3
 """A command that a signal ends has half a second; if this one fails, the lease ends by itself."""
 WAIT_MS_MAX: Final = 10_000

@@ -20,7 +20,7 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final
 
-from pykraft.client.thread import until_signal
+from pykraft.client.life import until_signal
 from pykraft.config import NodeConfig
 from pykraft.errors import LocalQuorumError
 from pykraft.kv.api import KeyValueApi

@@ -6,12 +6,16 @@ After every `PIECE_COMMANDS` commands, or `PIECE_SIZE_BYTES` of them, the loop r
 goes on from the log's last time, by the monotonic clock, and never goes back while one node leads; after a change of
 leader it may be behind the records of the former leader, and `pykraft.machine.replica` takes the larger time.
 
-Source: ours (ADR 068).
+The log time is never further ahead of the last record than real time. While it matters, a leader writes it at least
+every `Applier.tick_interval_ms`. A new leader therefore knows that the former one led for so long after the last
+record, or for as long as it has had that record itself, and goes on from there: what a leader counted is not lost.
+
+Source: ours (ADR 068, ADR 086, ADR 180).
 """
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
@@ -20,7 +24,15 @@ from pykraft.client.node import Node
 from pykraft.client.reader import Reader, StateReader
 from pykraft.errors import BufferFullError
 from pykraft.machine.records import encode_commands
-from pykraft.machine.replica import WINDOW, ClientNews, CommandAnswer, CommandAnswered, MachineReplica, SessionOpened
+from pykraft.machine.replica import (
+    SESSION_TIMEOUT_MS,
+    WINDOW,
+    ClientNews,
+    CommandAnswer,
+    CommandAnswered,
+    MachineReplica,
+    SessionOpened,
+)
 from pykraft.machine.state_check import StateCheck
 from pykraft.types import Epoch, Offset
 
@@ -47,6 +59,11 @@ class ClientSession:
         self._next_sequence = sequence + 1
         future = self.waiters[sequence] = asyncio.get_running_loop().create_future()
         return sequence, future
+
+    @property
+    def room(self) -> int:
+        """How many commands may be issued now."""
+        return WINDOW - (self._next_sequence - self.acknowledged)
 
     def answered(self, sequence: int, answer: CommandAnswer) -> None:
         """This node has applied the command: tell who waits for it."""
@@ -104,6 +121,10 @@ class LeaderClock:
 
 C = TypeVar("C")
 R = TypeVar("R")
+TICKS_BEFORE_DEADLINE: Final = 4
+"""The leader writes the time whenever this share of the time to the machine's deadline has passed without a record."""
+TICK_MS_MIN: Final = 1_000
+"""It does so at most once in this time, before the deadline."""
 PIECE_COMMANDS: Final = 200
 """Commands applied before other tasks of the loop run."""
 PIECE_SIZE_BYTES: Final = 1 << 18
@@ -120,6 +141,10 @@ class Applier(Generic[C, R]):
         """The log time that the state machine waits for."""
         self.deadline_moved = asyncio.Event()
         """Set when ``deadline_ms`` changed, or whether this node leads."""
+        self.silence_ms_max = SESSION_TIMEOUT_MS
+        """The leader writes the time when the log has been silent for so long, if anybody counts on it."""
+        self._applied_s: float | None = None
+        """When this node came to apply the last records, by the loop's clock: they had been written before."""
         self.openings: dict[bytes, asyncio.Future[int | None]] = {}
         """Who waits for a session, by nonce; None when there are too many."""
         self.sessions: dict[int, ClientSession] = {}
@@ -129,12 +154,17 @@ class Applier(Generic[C, R]):
         """Compares this replica with others, if the program wants that."""
         self.loading_offset: Offset | None = None
         """End of the snapshot that is being loaded (exclusive): the state is a part of it until then."""
+        self.loaded_end_offset = Offset(0)
+        """End of the last snapshot that was loaded (exclusive)."""
+        self.on_loaded: Callable[[], object] = lambda: None
         self._node = node
 
     async def handle_commit(self, reader: Reader[bytes]) -> None:
         left, left_bytes = PIECE_COMMANDS, PIECE_SIZE_BYTES
         for batch in reader:
             values, at = batch.records, 0
+            if values:  # a new leader's control record has no time
+                self._applied_s = asyncio.get_running_loop().time()
             while at < len(values):
                 piece = _front(values, at, left, left_bytes)
                 begin, at = at, at + await self._apply(piece, batch.base_offset + at, batch.epoch)
@@ -148,7 +178,10 @@ class Applier(Generic[C, R]):
     def handle_leader_change(self, leader_and_epoch: LeaderAndEpoch) -> None:
         # A leader hears this when it has applied everything before its epoch, so the log's last time is known.
         if leader_and_epoch.is_leader(self._node.node_id):
-            self.clock.start(self.replica.time_ms, asyncio.get_running_loop().time())
+            now_s = asyncio.get_running_loop().time()
+            had_ms = 0 if self._applied_s is None else int((now_s - self._applied_s) * 1_000)
+            # A longer silence was one without a leader.
+            self.clock.start(self.replica.time_ms + min(had_ms, self.tick_interval_ms()), now_s)
         else:
             self.clock.stop()
         self.deadline_moved.set()
@@ -160,16 +193,27 @@ class Applier(Generic[C, R]):
         self.loading_offset = reader.snapshot_id.offset
         await self.replica.load(record async for batch in reader for record in batch.records)
         self.loading_offset = None
+        self._applied_s = asyncio.get_running_loop().time()
         if self.check is not None:
             self.check.loaded()
         self._look_at_deadline()
         commands = [(at, sequence) for at, session in self.sessions.items() for sequence in session.waiters]
         for news in self.replica.kept_news(self.openings, commands):
             self._notify(news)
+        self.loaded_end_offset = reader.snapshot_id.offset
+        self.on_loaded()
 
     def time_ms(self) -> int:
         """The log time for a record that this node writes now."""
         return self.clock.time_ms(self.replica.time_ms, asyncio.get_running_loop().time())
+
+    def tick_interval_ms(self) -> int:
+        """How long a leader leaves the log without a record, while anybody counts on its time."""
+        deadline_ms = self.replica.machine.deadline_ms()
+        if deadline_ms is None:
+            return self.silence_ms_max
+        left_ms = deadline_ms - self.replica.time_ms
+        return min(self.silence_ms_max, max(TICK_MS_MIN, left_ms // TICKS_BEFORE_DEADLINE))
 
     async def _apply(self, values: Sequence[bytes], base_offset: int, epoch: Epoch) -> int:
         count = self.replica.apply_commands(values, base_offset, epoch)

@@ -175,14 +175,14 @@ class Forwarder:
         """Where another node leads, a request may leave within this: what gathers meanwhile shares one."""
         return self._turns if self.is_needed else nullcontext()
 
-    async def append(self, records: Sequence[bytes]) -> None:
-        """Forward these records, which fit into one request, within a `turn`; returns when they are committed.
+    async def append(self, records: Sequence[bytes]) -> Offset:
+        """Forward these records, which fit into one request, within a `turn`; returns their offset once committed.
 
         Errors: see `ForwardConnection.ask`.
         """
         connection = self._idle.pop()
         try:
-            await connection.ask(records)
+            return await connection.ask(records)
         finally:
             self._idle.append(connection)
 

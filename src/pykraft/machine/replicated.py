@@ -5,8 +5,8 @@ NotAppliedError and UsageError: it was certainly not applied; CommandRejectedErr
 rejected it; OutcomeUnknownError: it may be applied, or not.
 
 Two more kinds of records are written from here, and an idle log grows by neither: the log time, so often that unused
-sessions end while any are open, and as soon as the state machine waits for it; and, to compare replicas, the leader's
-CHECK and each voter's DIGEST, one at a time.
+sessions end while any are open, and that a change of leader costs a waiting state machine little of it; and, to
+compare replicas, the leader's CHECK and each voter's DIGEST, one at a time.
 
 `ThreadedReplicated` is for programs without a loop (Flask, Django, scripts): the node and the state machine live on a
 loop in a thread of their own, and each call waits for its answer. Any number of threads may call at one time, and no
@@ -41,6 +41,7 @@ from pykraft.errors import (
     NotRunningError,
     OutcomeUnknownError,
     PykraftError,
+    ReplicasPartedError,
     UsageError,
 )
 from pykraft.machine.applier import Applier
@@ -68,6 +69,12 @@ def report_not_applied(what: NotApplied) -> None:
     logger.debug("where it failed", exc_info=what.error)
 
 
+def report_undecided(parted: ReplicasPartedError) -> None:
+    """Log that no replica can be right for sure."""
+    text = "no two replicas have the same digest, so none of them ends; perhaps snapshot writes a set in any order"
+    logger.error("%s: %s", text, parted)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineRuntime:
     """The defaults are those of a program."""
@@ -82,6 +89,8 @@ class MachineRuntime:
     """Log time after which an unused session ends."""
     on_not_applied: Callable[[NotApplied], object] = report_not_applied
     """Called for what all replicas pass over."""
+    on_undecided: Callable[[ReplicasPartedError], object] = report_undecided
+    """Called when no two replicas have the same digest."""
 
 
 PROGRAM: Final = MachineRuntime()
@@ -157,9 +166,9 @@ class LogTicks:
     """The ticks of one node."""
 
     def __init__(self, node: Node[bytes], applier: Applier[Any, Any], session_timeout_ms: int) -> None:
-        self._interval_s = session_timeout_ms / 1_000 / TICKS_OF_A_SESSION
         self._node = node
         self._applier = applier
+        applier.silence_ms_max = session_timeout_ms // TICKS_OF_A_SESSION
 
     async def run(self) -> None:
         """Write ticks until cancelled."""
@@ -173,17 +182,23 @@ class LogTicks:
                     await self._write()
 
     def _wait_s(self) -> float:
-        deadline_ms = self._applier.deadline_ms
-        if deadline_ms is None or not self._applier.clock.is_running:
-            return self._interval_s
-        return min(self._interval_s, max(PAUSE_S_MIN, (deadline_ms - self._applier.time_ms()) / 1_000))
+        applier = self._applier
+        if not (applier.clock.is_running and self._is_counted_on()):
+            return applier.silence_ms_max / 1_000
+        return max(PAUSE_S_MIN, (self._due_ms() - applier.time_ms()) / 1_000)
 
     def _is_due(self) -> bool:
-        if not self._applier.clock.is_running:
-            return False
-        deadline_ms = self._applier.deadline_ms
-        is_past = deadline_ms is not None and self._applier.time_ms() >= deadline_ms
-        return is_past or self._applier.replica.sessions_count > 0
+        applier = self._applier
+        return applier.clock.is_running and self._is_counted_on() and applier.time_ms() >= self._due_ms()
+
+    def _is_counted_on(self) -> bool:
+        """Whether anything waits for the log's time: without that an idle log does not grow."""
+        return self._applier.deadline_ms is not None or self._applier.replica.sessions_count > 0
+
+    def _due_ms(self) -> int:
+        """The log time at which the next tick is due, if no other record comes."""
+        next_ms = self._applier.replica.time_ms + self._applier.tick_interval_ms()
+        return next_ms if self._applier.deadline_ms is None else min(next_ms, self._applier.deadline_ms)
 
     async def _write(self) -> None:
         with suppress(PykraftError):  # another node leads by now, or this one has ended
@@ -248,7 +263,9 @@ class Replicated(Generic[M_co]):
         self._check_writer: StateCheckWriter | None = None
         if check_every is not None:
             whole_number("check_every", check_every, least=1, most=CHECK_EVERY_MAX)
-            self._applier.check = StateCheck(self._replica, check_every, lambda: voter_ids(self.node))
+            self._applier.check = StateCheck(
+                self._replica, check_every, lambda: voter_ids(self.node), runtime.on_undecided
+            )
             self._check_writer = StateCheckWriter(self.node, self._applier, self._forwarder, self._applier.check)
         self.membership: Membership = Membership(self.node, config)
         """The voters of the quorum, and changes of them."""
@@ -319,8 +336,6 @@ class Replicated(Generic[M_co]):
         data = self._machine.commands.serialize(command)
         if type(data) is not bytes or len(data) > COMMAND_SIZE_BYTES_MAX:
             raise UsageError(f"a command takes at most {COMMAND_SIZE_BYTES_MAX} bytes: its serde made {_shown(data)}")
-        if not self._forwarder.is_needed:  # so that a command that is refused concerns its caller alone
-            self._replica.read_ahead((data,))
         verdict, value = await self._submission.execute(data, timeout_ms)
         if verdict is APPLIED:
             result: R = self._machine.results.deserialize(value)

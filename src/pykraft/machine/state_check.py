@@ -5,7 +5,9 @@
 2. Every voter writes what it found into the log: the digest of the state, and that of each command since the last
    CHECK.
 3. A node whose digests differ from those on which a majority of the voters agrees stops, with a report. If there is
-   no such majority by the next CHECK, the largest group counts, and of two equal ones the one that came first.
+   no such majority by the next CHECK, the largest group of two or more counts, and of two equal ones the one that came
+   first. If no two replicas agree, nobody can say who is right, and all may be: `snapshot` may write what differs
+   between processes, such as the order of a set. Then each logs it, and goes on.
 4. The digests of the commands name the first one that had another answer here. With ``check_every=1`` they include the
    state, so the first command that led to another state is named, too.
 
@@ -20,6 +22,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from itertools import combinations
 from typing import Any, Final
 from zlib import crc32
 
@@ -52,8 +55,14 @@ class _Seen:
 class StateCheck:
     """The comparison of one replica."""
 
-    def __init__(self, replica: MachineReplica[Any, Any], every: int, voters: Callable[[], Iterable[int]]) -> None:
-        """``voters`` tells the ids of the present voters."""
+    def __init__(
+        self,
+        replica: MachineReplica[Any, Any],
+        every: int,
+        voters: Callable[[], Iterable[int]],
+        on_undecided: Callable[[ReplicasPartedError], object],
+    ) -> None:
+        """``voters`` tells the ids of the present voters; ``on_undecided`` is called when no two replicas agree."""
         self.every = every
         self.moved = asyncio.Event()
         """Set when there may be something to write."""
@@ -63,6 +72,7 @@ class StateCheck:
         """What this replica found at the last CHECK."""
         self._replica = replica
         self._voters = voters
+        self._on_undecided = on_undecided
         machine = replica.machine
         self._kind = crc32(f"{type(machine).__qualname__} {machine.snapshot_version} {every == 1}".encode())
         self._commands: deque[_Seen] = deque(maxlen=COMMANDS_KEPT)
@@ -143,14 +153,17 @@ class StateCheck:
                 continue
             theirs = [one for one in told if _agree(one, other)]
             is_larger = len(theirs) > len(ours) or (len(theirs) == len(ours) and rank < ours[0])
-            if len(theirs) >= majority or (is_last and is_larger):
+            if len(theirs) >= majority or (is_last and is_larger and len(theirs) > 1):
                 raise self._parted(mine, other, [one.node_id for one in theirs])
+        others = [one for one in told if not _agree(one, mine)]
+        if is_last and others and not any(_agree(one, each) for one, each in combinations(told, 2)):
+            self._on_undecided(self._parted(mine, others[0], [one.node_id for one in others]))
 
     def _parted(self, mine: DigestRecord, other: DigestRecord, nodes: list[int]) -> ReplicasPartedError:
         others = f"node {nodes[0]}" if len(nodes) == 1 else "nodes " + ", ".join(map(str, nodes))
         seen, is_loaded = self._at_check
         count = min(len(mine.commands), len(other.commands)) // _SIZE
-        advice = "apply may depend on the state, the command and the context alone"
+        advice = "apply and snapshot may depend on the state, the command and the context alone"
         for one, theirs in zip(seen[len(seen) - count :], _digests(other.commands, count), strict=True):
             if one.digest != theirs:
                 what = "gave another result" + (", or led to another state," if self.every == 1 else "")

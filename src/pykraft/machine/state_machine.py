@@ -2,50 +2,98 @@
 
 Invariant that the application keeps: `StateMachine.apply` depends on the state, the command and the context, and on
 nothing else: no clock, no random numbers, no order of a set, no file. Then all replicas have the same state. Commands
-that are dataclasses are JSON in the log, ``["Add", {"key": "x", "amount": 1}]``. One that would come back as something
-else, say a tuple as a list, is refused when it is serialized, so no replica ever sees it.
+that are dataclasses are JSON in the log, ``["Add", {"key": "x", "amount": 1}]``. One with a field of another type than
+its annotation says is refused when it is serialized, and again by the leader, so no replica ever sees it.
 
-Source: Raft dissertation §6.3; ours (ADR 068).
+Source: Raft dissertation §6.3; ours (ADR 068, ADR 151).
 """
 
-import json
 import types
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import fields, is_dataclass
-from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar, Union, get_args, get_origin
+from typing import Any, ClassVar, Final, ForwardRef, Generic, NamedTuple, TypeVar, Union, get_args, get_origin
 
-from pykraft.client.serde import Serde, from_json, json_serde
+import msgspec
+
+from pykraft.client.serde import Serde, check_nesting, from_json, json_serde
 from pykraft.errors import UsageError
 
 T = TypeVar("T")
-_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
-_COMES_BACK_EQUAL: Final = {str, int, bool, float, type(None)}
-"""Types whose values JSON gives back as they were."""
+_encode: Final = msgspec.json.Encoder().encode
+_encode_result: Final = msgspec.json.Encoder(order="deterministic").encode
+"""Replicas must write equal results as equal bytes, whatever order a set has in each process."""
 
 
 class _Dataclasses:
     def __init__(self, classes: dict[str, type]) -> None:
         self._classes = classes
         self._names = {one: [field.name for field in fields(one)] for one in classes.values()}
+        self._decoders: dict[bytes, tuple[str, msgspec.json.Decoder[tuple[str, Any]]]] = {}
+        """By the beginning of a command; made late, since annotations may name what is defined later."""
 
     def serialize(self, record: Any) -> bytes:  # noqa: ANN401 - any of the classes
-        """Errors: TypeError for another class, and for a field that would not come back equal."""
+        """Errors: TypeError for another class, and for a field with another type than its annotation says."""
         names = self._names.get(type(record))
         if names is None:
             known = ", ".join(self._classes)
             raise TypeError(f"a command is one of {known} here, not {type(record).__name__}")
-        values = {name: getattr(record, name) for name in names}
-        tagged = [type(record).__name__, values]
-        data = _encode(tagged).encode()
-        if not _COMES_BACK_EQUAL.issuperset(map(type, values.values())) and json.loads(data) != tagged:
-            raise TypeError(f"{record!r} has a field that JSON gives back as something else, such as a tuple as a list")
+        data = _encode((type(record).__name__, record))
+        read = self.deserialize_new(data)
+        for name in names:
+            if getattr(read, name) != getattr(record, name):
+                text = "comes back from JSON as something else, such as a tuple as a list: annotate what it is"
+                raise TypeError(f"{name} of {record!r} {text}")
         return data
+
+    def deserialize_new(self, data: bytes) -> Any:  # noqa: ANN401 - as above
+        """A command that is not in the log yet. Errors: TypeError or ValueError for a value of another type, too."""
+        check_nesting(data)
+        named = self._decoder(data)
+        if named is not None:
+            name, decoder = named
+            try:
+                tagged = decoder.decode(data)
+            except msgspec.ValidationError as error:
+                raise TypeError(f"{name}: {error}".replace("$[1]", "$")) from error
+            # Equal bytes show that there is no field that the class lacks.
+            if _encode(tagged) == data:
+                return tagged[1]
+        # Written by hand or with other fields.
+        name, values = _tagged(data)
+        one = self._classes[name]
+        if unknown := values.keys() - self._names[one]:
+            raise TypeError(f"{name} has no field {min(unknown)}")
+        try:
+            return msgspec.convert(values, one, str_keys=True)
+        except msgspec.ValidationError as error:
+            raise TypeError(f"{name}: {error}") from error
 
     def deserialize(self, data: bytes) -> Any:  # noqa: ANN401 - as above
         """Errors: ValueError, TypeError or KeyError for what is none of these commands."""
-        name, values = from_json(data)
-        return self._classes[name](**values)
+        try:
+            return self.deserialize_new(data)
+        except TypeError:
+            # Versions that checked no types wrote it, or a class had another annotation then. All replicas have
+            # applied it like this, and must again.
+            name, values = _tagged(data)
+            return self._classes[name](**values)
+
+    def _decoder(self, data: bytes) -> tuple[str, msgspec.json.Decoder[tuple[str, Any]]] | None:
+        """The name at the front, if it is that of a class and written as `serialize` does, and what reads the rest."""
+        head = data[: data.find(b'"', 2)]
+        named = self._decoders.get(head)
+        if named is None and head[:2] == b'["' and (one := self._classes.get(head[2:].decode(errors="replace"))):
+            decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(tuple[str, one])  # type: ignore[valid-type]
+            named = self._decoders[head] = one.__name__, decoder
+        return named
+
+
+def _tagged(data: bytes) -> tuple[str, dict[str, Any]]:
+    name, values = from_json(data)
+    if not isinstance(values, dict):
+        raise TypeError(f"a command has an object of fields, not {type(values).__name__}")
+    return name, values
 
 
 def dataclass_serde(*classes: type[T]) -> Serde[T]:
@@ -82,8 +130,10 @@ class Applied(NamedTuple):
 class StateMachine(ABC, Generic[C, R]):
     """A state that commands of type ``C`` change, each with a result of type ``R``.
 
-    ``commands`` and ``results`` turn them into bytes. By default a command is a dataclass, or a union of dataclasses,
-    with fields that JSON can express; other commands, and results, are values that JSON can express.
+    ``commands`` and ``results`` turn them into bytes. By default a command is a dataclass, or a union of dataclasses;
+    each field has the type that its annotation says, or the command is refused before it is in the log. Types are those
+    that msgspec writes as JSON: containers, enums, times, bytes, dataclasses, and so are results. Other commands are
+    values that JSON can express.
     """
 
     commands: ClassVar[Serde[Any]] = json_serde
@@ -93,8 +143,13 @@ class StateMachine(ABC, Generic[C, R]):
 
     def __init_subclass__(cls, **others: Any) -> None:  # noqa: ANN401 - passed on to any base
         super().__init_subclass__(**others)
-        if "commands" not in cls.__dict__ and (classes := _command_classes(cls)):
-            cls.commands = dataclass_serde(*classes)
+        for base in getattr(cls, "__orig_bases__", ()):
+            if get_origin(base) is StateMachine:
+                command, result = get_args(base)
+                if "commands" not in cls.__dict__ and (classes := _command_classes(cls, command)):
+                    cls.commands = dataclass_serde(*classes)
+                if "results" not in cls.__dict__ and not _is_json(result):
+                    cls.results = _Results(result)
 
     @abstractmethod
     def apply(self, command: C, context: Applied, /) -> R:
@@ -145,11 +200,45 @@ class StateMachine(ABC, Generic[C, R]):
         """
 
 
-def _command_classes(cls: type) -> tuple[type, ...]:
-    """The dataclasses that a subclass names as its commands; none when it names others."""
-    for base in getattr(cls, "__orig_bases__", ()):
-        if get_origin(base) is StateMachine:
-            command = get_args(base)[0]
-            classes = get_args(command) if get_origin(command) in {Union, types.UnionType} else (command,)
-            return classes if all(isinstance(one, type) and is_dataclass(one) for one in classes) else ()
-    return ()
+_JSON_TYPES: Final[frozenset[Any]] = frozenset({str, int, float, bool, None, type(None), Any, object})
+
+
+class _Results:
+    """Results of a type that JSON alone does not give back: dataclasses, enums, tuples, sets, bytes, times."""
+
+    def __init__(self, kind: Any) -> None:  # noqa: ANN401 - whatever an annotation may be
+        self._kind = kind
+        self._decode: Callable[[bytes], Any] | None = None
+
+    def serialize(self, record: Any) -> bytes:  # noqa: ANN401 - as above
+        return _encode_result(record)
+
+    def deserialize(self, data: bytes) -> Any:  # noqa: ANN401 - as above
+        if self._decode is None:  # late, as for commands
+            self._decode = msgspec.json.Decoder(self._kind).decode
+        return self._decode(data)
+
+
+def _is_json(kind: Any) -> bool:  # noqa: ANN401 - as above
+    """True for a type whose values JSON gives back, and for one that says nothing about them."""
+    inner = get_origin(kind) or kind
+    if inner in {Union, types.UnionType, list, dict}:
+        return all(map(_is_json, get_args(kind)))
+    return inner in {str, int, float, bool, None, type(None), Any, object} or isinstance(
+        inner, TypeVar | str | ForwardRef
+    )
+
+
+def _command_classes(cls: type, command: Any) -> tuple[type, ...]:  # noqa: ANN401 - as above
+    """The dataclasses that a subclass names as its commands; none when it names others.
+
+    Errors: UsageError for a name in quotes, which says nothing about the class.
+    """
+    command = getattr(command, "__value__", command)  # `type Command = Add | Remove`
+    classes = get_args(command) if get_origin(command) in {Union, types.UnionType} else (command,)
+    for one in classes:
+        if isinstance(one, str | ForwardRef):
+            name = one if isinstance(one, str) else one.__forward_arg__
+            text = f"define {name} before {cls.__name__}, and name it without quotes, or set commands to a serde"
+            raise UsageError(f"StateMachine[{name!r}, ...]: {text}")
+    return classes if all(isinstance(one, type) and is_dataclass(one) for one in classes) else ()

@@ -18,7 +18,8 @@ Source: Raft dissertation §6.3; ours (ADR 068).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from math import inf
 from typing import Any, Final, Generic, TypeVar
 
@@ -30,13 +31,20 @@ from pykraft.host.leaderless import own_problem
 from pykraft.machine.applier import Applier, Attempt, ClientSession
 from pykraft.machine.forwarder import BATCH_SIZE_BYTES_MAX, RECORD_OVERHEAD_BYTES, Forwarder
 from pykraft.machine.records import COMMAND_OVERHEAD_BYTES, NONCE_SIZE_BYTES, OpenRecord, encode_log_record
-from pykraft.machine.replica import REFUSED, CommandAnswer
+from pykraft.machine.replica import REFUSED, WINDOW, CommandAnswer
+from pykraft.types import Offset
 
 C = TypeVar("C")
 R = TypeVar("R")
 PAUSE_S_MIN: Final = 0.01
 PAUSE_S_MAX: Final = 0.25
 """Pauses between two copies of a record; each is twice as long as the one before."""
+OPENING_LOST: Final = -1
+"""In place of a session's id: see `Submission._check_opening`."""
+ALARM_PAUSE_S: Final = 0.01
+"""Least time between two alarms, by which a timeout may be late."""
+RUNG_MAX: Final = 500
+"""Callers whose time is over that get their answers in one turn of the loop."""
 
 
 class Submission(Generic[C, R]):
@@ -51,8 +59,15 @@ class Submission(Generic[C, R]):
         self._forwarder = forwarder
         self._random_bytes = random_bytes
         self._applier = applier
+        applier.on_loaded = self._check_opening
         self._session: ClientSession | None = None
         self._opening: asyncio.Task[ClientSession] | None = None
+        self._newcomers: dict[asyncio.Future[ClientSession], float] = {}
+        """Callers that wait for it, and until when (seconds of the loop)."""
+        self._crowd: dict[asyncio.Future[None], float] = {}
+        """Callers that wait for room in the session, in their order, and until when."""
+        self._problem: asyncio.Task[str] | None = None
+        """A question that goes on: why no session opens."""
         self._opening_group: _CommandGroup | None = None
         """The record that opens it."""
         self._group: _CommandGroup | None = None
@@ -67,15 +82,27 @@ class Submission(Generic[C, R]):
     async def execute(self, command: bytes, timeout_ms: int) -> CommandAnswer:
         """Bring this command into the log and wait for its answer.
 
-        Errors: NotAppliedError, BufferFullError, NotRunningError, OutcomeUnknownError.
+        Errors: UsageError for what this node's machine refuses where it leads; NotAppliedError, BufferFullError,
+        NotRunningError, OutcomeUnknownError.
         """
         deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1_000
         while True:
             # 1. The first command opens a session, and so does the first after its end.
             session = self._session or await self._opened(deadline_s, timeout_ms)
+            group = self._group_for(session, command)
+            if group.is_local:  # so that a command that is refused concerns its caller alone
+                try:
+                    self._applier.replica.read_ahead((command,))
+                except errors.UsageError:
+                    self._let_in(1)  # it does not use its room
+                    raise
             # 2. All copies have this number.
-            sequence, future = session.issue()
-            group = self._join(session, (sequence, command, future, deadline_s))
+            try:
+                sequence, future = session.issue()
+            except errors.BufferFullError:
+                await self._room(deadline_s, timeout_ms)
+                continue
+            self._join(group, (sequence, command, future, deadline_s))
             try:
                 answer = await future
             except TimeoutError:
@@ -89,6 +116,8 @@ class Submission(Generic[C, R]):
                 if not group.waiting:
                     del self._groups[group]
                 session.done(sequence)
+                if self._crowd:
+                    self._let_in(session.room)
                 if session is not self._session:
                     self._leave(session)
             if answer.verdict is not REFUSED:
@@ -101,7 +130,7 @@ class Submission(Generic[C, R]):
 
     async def close(self) -> None:
         """The node has ended: nobody gets an answer any more."""
-        waiters: list[asyncio.Future[Any]] = [*self._applier.openings.values()]
+        waiters: list[asyncio.Future[Any]] = [*self._applier.openings.values(), *self._newcomers, *self._crowd]
         waiters += [future for group in self._groups for _, _, future, _ in group.attempts]
         for waiter in waiters:
             _fail(waiter, errors.NotRunningError("the node has ended"))
@@ -112,19 +141,21 @@ class Submission(Generic[C, R]):
         if self._alarm is not None:
             self._alarm.cancel()
 
-    def _join(self, session: ClientSession, attempt: Attempt) -> _CommandGroup:
-        size_bytes = len(attempt[1]) + COMMAND_OVERHEAD_BYTES + RECORD_OVERHEAD_BYTES
+    def _group_for(self, session: ClientSession, command: bytes) -> _CommandGroup:
+        size_bytes = len(command) + COMMAND_OVERHEAD_BYTES + RECORD_OVERHEAD_BYTES
         group = self._group
         if group is None or group.session is not session or group.size_bytes + size_bytes > self.group_size_bytes_max:
-            group = self._group = _CommandGroup(session.records, session)
+            group = self._group = _CommandGroup(session.records, session, is_local=not self._forwarder.is_needed)
             self._begin(group)
+        group.size_bytes += size_bytes
+        return group
+
+    def _join(self, group: _CommandGroup, attempt: Attempt) -> None:
         self._groups[group] = None  # those who waited before may be gone while it waits for its turn
         group.attempts.append(attempt)
         group.waiting += 1
-        group.size_bytes += size_bytes
-        if attempt[3] < self._alarm_s:
+        if attempt[3] < self._alarm_s:  # the common case needs no call
             self._wake_by(attempt[3])
-        return group
 
     def _begin(self, group: _CommandGroup) -> None:
         """Send this group once the tasks that are ready now have run: they may add to it."""
@@ -135,6 +166,7 @@ class Submission(Generic[C, R]):
     def _leave(self, session: ClientSession) -> None:
         if self._session is session:
             self._session = None
+            self._let_in(len(self._crowd))  # the next session has room
         if not session.waiters:
             self._applier.sessions.pop(session.session_id, None)
 
@@ -143,20 +175,59 @@ class Submission(Generic[C, R]):
 
         Errors: NotAppliedError when the time is over; BufferFullError, NotRunningError.
         """
+        loop = asyncio.get_running_loop()
         if self._opening is None:
-            self._opening = asyncio.get_running_loop().create_task(self._open(), name="pykraft session")
+            self._opening = loop.create_task(self._open(), name="pykraft session")
             self._opening.add_done_callback(self._opening_ended)
+        # A future of its own: to take a callback off a task that thousands wait for costs as many steps.
+        waiter: asyncio.Future[ClientSession] = loop.create_future()
+        self._newcomers[waiter] = deadline_s
+        self._wake_by(deadline_s)
         try:
-            async with asyncio.timeout_at(deadline_s):
-                return await asyncio.shield(self._opening)
+            return await waiter
         except TimeoutError:
-            text = f"no answer within {timeout_ms} ms{await self._hindrance()}"
-            raise errors.NotAppliedError(f"{text}: the command was not applied, and will not be") from None
+            raise _not_applied(f"no answer within {timeout_ms} ms{await self._hindrance()}") from None
         except errors.RefusedError as error:
-            raise errors.NotAppliedError(f"{error}: the command was not applied, and will not be") from error
+            raise _not_applied(str(error)) from error
+        finally:
+            self._newcomers.pop(waiter, None)
+
+    async def _room(self, deadline_s: float, timeout_ms: int) -> None:
+        """Wait until a command of the session has its answer. Errors: NotAppliedError when the time is over."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._crowd[waiter] = deadline_s
+        self._wake_by(deadline_s)
+        try:
+            await waiter
+        except BaseException as error:
+            if waiter in self._crowd:
+                del self._crowd[waiter]
+            else:
+                self._let_in(1)  # it was let in, and does not come
+            if not isinstance(error, TimeoutError):
+                raise
+            text = f"{WINDOW} commands of this node already wait for their results"
+            raise _not_applied(f"no answer within {timeout_ms} ms ({text})") from None
+
+    def _let_in(self, count: int) -> None:
+        for waiter in [*islice(self._crowd, count)]:
+            del self._crowd[waiter]
+            if not waiter.done():
+                waiter.set_result(None)
 
     async def _hindrance(self) -> str:
         """Why no session opens, as far as this node knows. Errors: NotRunningError."""
+        if self._problem is None:  # one question for all whose time is over now
+            self._problem = asyncio.get_running_loop().create_task(self._ask_problem(), name="pykraft problem")
+            self._problem.add_done_callback(self._problem_known)
+        return await asyncio.shield(self._problem)
+
+    def _problem_known(self, problem: asyncio.Task[str]) -> None:
+        self._problem = None
+        if not problem.cancelled():
+            problem.exception()  # its callers got it
+
+    async def _ask_problem(self) -> str:
         status: Status = await self._node.ask(lambda host, answer: answer(host.status))
         own = None if self._node.node_id is None else status.voters.get(self._node.node_id)
         problem = own_problem(status, None if own is None else own.key, it="this node", its="this node's", path_of=str)
@@ -166,11 +237,33 @@ class Submission(Generic[C, R]):
 
     def _opening_ended(self, opening: asyncio.Task[ClientSession]) -> None:
         self._opening = None
-        if not opening.cancelled():
-            opening.exception()  # its callers got it, unless their time was over
+        error = asyncio.CancelledError() if opening.cancelled() else opening.exception()
+        newcomers, self._newcomers = self._newcomers, {}
+        for waiter in newcomers:
+            if error is not None:
+                _fail(waiter, twin(error))
+            elif not waiter.done():
+                waiter.set_result(opening.result())
 
     async def _open(self) -> ClientSession:
-        nonce = self._random_bytes(NONCE_SIZE_BYTES)
+        session_id: int | None = OPENING_LOST
+        while session_id == OPENING_LOST:
+            nonce = self._random_bytes(NONCE_SIZE_BYTES)
+            session_id = await self._opening_of(nonce)
+        if session_id is None:
+            raise errors.BufferFullError("there are too many open sessions: execute it later")
+        self._session = self._applier.sessions[session_id] = ClientSession(session_id)
+        return self._session
+
+    def _check_opening(self) -> None:
+        """Give up an opening below a snapshot that does not have the session, which has ended: no answer will come."""
+        group = self._opening_group
+        if group is not None and group.base_offset is not None and group.base_offset < self._applier.loaded_end_offset:
+            _, _, future, _ = group.attempts[0]
+            if not future.done():
+                future.set_result(OPENING_LOST)
+
+    async def _opening_of(self, nonce: bytes) -> int | None:
         future: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
         self._applier.openings[nonce] = future
         try:
@@ -178,13 +271,9 @@ class Submission(Generic[C, R]):
             self._opening_group = group
             group.attempts.append((0, b"", future, inf))
             self._begin(group)
-            session_id = await future
+            return await future
         finally:
             del self._applier.openings[nonce]
-        if session_id is None:
-            raise errors.BufferFullError("there are too many open sessions: execute it later")
-        self._session = self._applier.sessions[session_id] = ClientSession(session_id)
-        return self._session
 
     async def _bring(self, group: _CommandGroup) -> None:
         pause_s = PAUSE_S_MIN
@@ -206,7 +295,9 @@ class Submission(Generic[C, R]):
             if group.session is not None and not self._forwarder.is_needed:
                 # The leader reads its own commands, too; most were read when their callers came.
                 self._applier.replica.read_ahead(command for _, command, _, _ in waiting)
-            await self._send(group.records(waiting, self._applier.time_ms()))
+            group.base_offset = await self._send(group.records(waiting, self._applier.time_ms()))
+            if group is self._opening_group:
+                self._check_opening()
         except errors.OutcomeUnknownError as error:
             group.error = error
             return False
@@ -220,17 +311,18 @@ class Submission(Generic[C, R]):
         # 3. When it is committed, this node's replica will have the answers.
         return True
 
-    async def _send(self, records: Sequence[bytes]) -> None:
-        """Append these records as one batch, here or at the leader; returns when they are committed.
+    async def _send(self, records: Sequence[bytes]) -> Offset:
+        """Append these records as one batch, here or at the leader; returns their offset when they are committed.
 
         Errors: see `pykraft.client.Node.propose` and `pykraft.machine.forwarder.ForwardConnection.ask`.
         """
         if self._forwarder.is_needed:
-            await self._forwarder.append(records)
-        else:
-            await self._node.propose(records)
+            return await self._forwarder.append(records)
+        return (await self._node.propose(records)).base_offset
 
     def _wake_by(self, deadline_s: float) -> None:
+        if deadline_s >= self._alarm_s:
+            return
         if self._alarm is not None:
             self._alarm.cancel()
         self._alarm_s = deadline_s
@@ -241,30 +333,59 @@ class Submission(Generic[C, R]):
         self._alarm, self._alarm_s = None, inf
         # Loops round times, so the clock may lack a fraction of a millisecond: the same alarm would ring at once again.
         now_s, next_s = max(due_s, asyncio.get_running_loop().time()), inf
+        left = RUNG_MAX
+        for future, deadline_s in self._waiting():
+            if future.done():
+                continue
+            if deadline_s > now_s:
+                next_s = min(next_s, deadline_s)
+                continue
+            if not left:
+                next_s = now_s  # the others in the next turn: thousands at once would hold up the loop
+                break
+            left -= 1
+            _fail(future, TimeoutError())
+        if next_s < inf:
+            # Each alarm looks at all who wait, so it does not ring for each of them.
+            self._wake_by(max(next_s, now_s + ALARM_PAUSE_S) if left else now_s)
+
+    def _waiting(self) -> Iterator[tuple[asyncio.Future[Any], float]]:
         for group in self._groups:
             for _, _, future, deadline_s in group.attempts:
-                if future.done():
-                    continue
-                if deadline_s <= now_s:
-                    _fail(future, TimeoutError())
-                else:
-                    next_s = min(next_s, deadline_s)
-        if next_s < inf:
-            self._wake_by(next_s)
+                yield future, deadline_s
+        yield from self._newcomers.items()
+        yield from self._crowd.items()
 
 
 class _CommandGroup:
     """Commands of one session that are sent together, or the opening of a session."""
 
-    __slots__ = ("attempts", "copies", "error", "records", "session", "size_bytes", "waiting")
+    __slots__ = (
+        "attempts",
+        "base_offset",
+        "copies",
+        "error",
+        "is_local",
+        "records",
+        "session",
+        "size_bytes",
+        "waiting",
+    )
 
     def __init__(
-        self, records: Callable[[Sequence[Attempt], int], list[bytes]], session: ClientSession | None = None
+        self,
+        records: Callable[[Sequence[Attempt], int], list[bytes]],
+        session: ClientSession | None = None,
+        *,
+        is_local: bool = False,
     ) -> None:
-        """``records`` makes copies of some of them, given the log time."""
+        """``records`` makes copies of some of them, given the log time; ``is_local`` where no other node led."""
         self.records = records
         self.session = session
+        self.is_local = is_local
         self.attempts: list[Attempt] = []
+        self.base_offset: Offset | None = None
+        """Where the last copies are in the log, once that is known."""
         self.size_bytes = 0
         self.waiting = 0
         """Callers that wait for an answer."""
@@ -277,7 +398,11 @@ class _CommandGroup:
         last = "" if self.error is None else f" (the last try: {self.error})"
         if self.copies:
             return errors.OutcomeUnknownError(f"{reason}{last}: the command may be applied, or not")
-        return errors.NotAppliedError(f"{reason}{last}: the command was not applied, and will not be")
+        return _not_applied(f"{reason}{last}")
+
+
+def _not_applied(reason: str) -> errors.NotAppliedError:
+    return errors.NotAppliedError(f"{reason}: the command was not applied, and will not be")
 
 
 def _fail(future: asyncio.Future[Any], error: BaseException) -> None:

@@ -1,19 +1,12 @@
-"""What people build on a replicated state machine: a key-value store, and locks, elections, barriers and queues on it.
+"""What people build on a replicated state machine: a key-value store, and locks, elections, queues and more on it.
 
 Each is short and complete: use it, or copy it and change it.
 """
 
-from pykraft.recipes.coordination import (
-    Barrier,
-    HeldLock,
-    JobQueue,
-    TakenJob,
-    holder_of,
-    leader_of,
-    leaders,
-    leadership,
-    lock,
-)
+from pykraft.recipes.cache import Cache
+from pykraft.recipes.coordination import Barrier, HeldLock, holder_of, leader_of, leaders, leadership, lock, try_lock
+from pykraft.recipes.cron import cron
+from pykraft.recipes.job_queue import JobQueue, TakenJob
 from pykraft.recipes.key_value_commands import (
     Condition,
     Delete,
@@ -27,9 +20,11 @@ from pykraft.recipes.key_value_commands import (
 )
 from pykraft.recipes.key_value_store import KeyValueStore
 from pykraft.recipes.key_values import KeyValues
+from pykraft.recipes.rate_limiter import RateLimiter
 
 __all__ = [
     "Barrier",
+    "Cache",
     "Condition",
     "Delete",
     "Get",
@@ -40,13 +35,16 @@ __all__ = [
     "KeyValueStore",
     "KeyValues",
     "Put",
+    "RateLimiter",
     "TakenJob",
     "Transaction",
     "TransactionResult",
+    "cron",
     "holder_of",
     "leader_of",
     "leaders",
     "leadership",
     "lock",
     "prefix",
+    "try_lock",
 ]

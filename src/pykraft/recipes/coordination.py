@@ -1,10 +1,11 @@
-"""Locks, elections, barriers and queues on a `KeyValueStore`. Each is short and complete: use it, or copy it.
+"""Locks, elections and barriers on a `KeyValueStore`. Each is short and complete: use it, or copy it.
 
 A lock has one holder at a time, in the order of arrival:
 
-1. Each candidate puts a numbered key with a lease of its own. The lowest number holds the lock.
+1. Each candidate puts a numbered key with the lease of its node, and a second one with a name of its own, by which it
+   finds the first one again if it does not hear the number. The lowest number holds the lock.
 2. Everybody else watches the key just below its own until that is deleted, then looks again.
-3. The holder's key is deleted when its block or its lease ends. It has given up by then.
+3. The holder's keys are deleted when its block ends, or with the lease. It has given up by then.
 
 The token is the revision of the holder's key, so that of a later holder is always higher. A resource outside of the
 store should refuse a token lower than the highest that it has seen: a holder may be stopped and go on after its lease
@@ -13,107 +14,62 @@ who it is; its leader has nothing to do with the leader of the quorum.
 
 At a barrier programs wait for each other:
 
-1. Whoever arrives puts a numbered key with a lease of its own, so that the dead do not count.
-2. Whoever sees enough of them marks the keys of the first ones, in one transaction, if all of them are still there.
+1. Whoever arrives puts a numbered key in the same way, so that the dead do not count.
+2. The last of those that are enough marks the keys of all of them, in one transaction, if they are still there.
 3. Whoever sees its own key marked goes on, with its place among them.
 
-A job of a queue is done by one worker, and given to another one if that worker dies or fails:
+Each recipe has keys of its own, under ``pykraft/``, its kind and its name (`namespace`).
 
-1. A job is a numbered key, so jobs are in the order in which they were put.
-2. A worker takes the first job that nobody holds: it puts a claim with its lease, if there is none yet.
-3. Done: the job and its claim are deleted in one transaction, if the claim is still the worker's.
-4. If the worker fails or its lease ends, the claim is deleted, and the job is free again.
-
-So a job is done at least once, and its end is in the store once. A worker that must not repeat an effect writes it in
-the transaction that ends the job: see `TakenJob.done`.
-
-Source: ours (ADR 087); the lock is that of ZooKeeper and etcd.
+Source: ours (ADR 087, ADR 182); the lock is that of ZooKeeper and etcd.
 """
 
-import re
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
 from pykraft.client.arguments import whole_number
-from pykraft.errors import CompactedError, LeaseLostError
-from pykraft.recipes.key_value_commands import OPERATIONS_MAX, Condition, Delete, Item, Put, StoreOperation, prefix
+from pykraft.errors import CompactedError, OutcomeUnknownError
+from pykraft.recipes.key_value_commands import OPERATIONS_MAX, Condition, Delete, Get, Item, Put
 from pykraft.recipes.key_value_store import KeyValueStore
 
-
-@dataclass(slots=True)
-class TakenJob:
-    """A job that this worker holds; ``number`` is a fencing token for the job, the same each time it is taken."""
-
-    value: str
-    number: int
-    _store: KeyValueStore
-    _key: str
-    _claim: str
-    _lease: int
-    _is_done: bool = False
-
-    async def done(self, effects: Sequence[StoreOperation] = ()) -> None:
-        """End the job, together with these operations: all of it, or nothing with LeaseLostError."""
-        # 3. Only while the claim is ours.
-        ours = [Condition(self._claim, "lease", "==", self._lease)]
-        result = await self._store.transact([Delete(self._key), Delete(self._claim), *effects], ours)
-        if not result.succeeded:
-            raise LeaseLostError(f"job {self.number} was given to another worker")
-        self._is_done = True
+AFTER_DIGITS: Final = ":"
+"""The character after the digits: where the numbered keys of a namespace end."""
+MARK_MS: Final = 300_000
+"""A command whose outcome is unknown does not come later than this: no node tries for longer than half a minute."""
 
 
-class JobQueue:
-    """A queue by its name; ``ttl_ms`` is how long a job of a dead worker waits for another one."""
+def namespace(kind: str, name: str) -> str:
+    """What the keys of a recipe begin with; no name makes one that begins with another's."""
+    return f"pykraft/{kind}/{name.replace('%', '%25').replace('/', '%2F')}/"
 
-    def __init__(self, store: KeyValueStore, name: str, *, ttl_ms: int = 10_000) -> None:
-        self._store = store
-        self._name = name
-        self._ttl_ms = ttl_ms
 
-    async def put(self, value: str) -> int:
-        """Add a job; returns its number. Errors: those of `KeyValueStore.put`."""
-        # 1. The number is the revision.
-        return (await self._store.transact([Put(f"{self._name}/jobs/", value, numbered=True)])).revision
+@asynccontextmanager
+async def numbered(store: KeyValueStore, space: str, value: str, ttl_ms: int) -> AsyncIterator[Item]:
+    """A new numbered key in this block, under the lease of this node. Errors: LeaseLostError; those of the store."""
+    async with store.hold(ttl_ms) as held:
+        own = f"{space}own/{held.new_name()}"
+        is_new = [Condition(own, "version", "==", 0)]
 
-    async def count(self) -> int:
-        """Jobs that are not done, whether or not somebody works on them."""
-        return len(await self._store.range(*prefix(f"{self._name}/jobs/"), limit=1_000_000))
+        async def leave() -> None:
+            # Either the first transaction is in the store, or this one is, and then the first one never will be.
+            mark = Put(own, "gone", await store.grant_lease(MARK_MS))
+            result = await store.transact([mark], is_new, otherwise=[Get(own)])
+            if not result.succeeded and (item := result.found[0][0]).value != "gone":
+                await store.transact([Delete(f"{space}{item.created:016d}"), Delete(own)])
 
-    @asynccontextmanager
-    async def take(self) -> AsyncIterator[TakenJob]:
-        """Wait for a job and hold it in this block. The job ends with the block, and is free again if the block raises.
-
-        Errors: LeaseLostError: another worker may have the job; and those of the store.
-        """
-        async with self._store.lease(self._ttl_ms) as lease:
-            job = await self._take(lease)
-            # 4. An exception ends the lease, and with it the claim.
-            yield job
-            if not job._is_done:  # noqa: SLF001 - a class of this module
-                await job.done()
-
-    async def _take(self, lease: int) -> TakenJob:
-        while True:
-            # The revision first: what becomes free after the look is then in the watch.
-            revision = await self._store.revision()
-            while (item := await self._first_free()) is not None:
-                # 2. Another worker may be faster: look again.
-                claim = f"{self._name}/taken/{item.created:016d}"
-                free = [Condition(item.key, "created", "==", item.created), Condition(claim, "version", "==", 0)]
-                if (await self._store.transact([Put(claim, "", lease)], free)).succeeded:
-                    return TakenJob(item.value, item.created, self._store, item.key, claim, lease)
-            with suppress(CompactedError):  # so much has changed: look again
-                async with aclosing(self._store.watch(*prefix(f"{self._name}/"), from_revision=revision + 1)) as news:
-                    await anext(news)
-
-    async def _first_free(self) -> Item | None:
-        claims = await self._store.range(*prefix(f"{self._name}/taken/"), limit=1_000_000)
-        taken = {claim.key.rpartition("/")[2] for claim in claims}
-        # One more than are taken: if any job is free, one of these is.
-        jobs = await self._store.range(*prefix(f"{self._name}/jobs/"), limit=len(taken) + 1)
-        return next((job for job in jobs if job.key.rpartition("/")[2] not in taken), None)
+        try:
+            puts = [Put(space, value, held.lease, numbered=True), Put(own, "", held.lease)]
+            revision = (await store.transact(puts, is_new)).revision
+        except (OutcomeUnknownError, asyncio.CancelledError):
+            await held.give_up(leave)
+            raise
+        key = f"{space}{revision:016d}"
+        try:
+            yield Item(key, value, revision, revision, 1, held.lease)
+        finally:
+            await held.give_up(lambda: store.transact([Delete(key), Delete(own)]))
 
 
 _WAITS: Final = "waits"
@@ -125,7 +81,7 @@ class Barrier:
     def __init__(self, store: KeyValueStore, name: str, parties: int, *, ttl_ms: int = 10_000) -> None:
         """Every party gives the same number. Errors: UsageError."""
         self._store = store
-        self._prefix = f"{name}/"
+        self._space = namespace("barrier", name)
         self._parties = whole_number("parties", parties, least=1, most=OPERATIONS_MAX)
         self._ttl_ms = ttl_ms
 
@@ -134,31 +90,26 @@ class Barrier:
 
         Errors: LeaseLostError, and those of the store.
         """
-        async with self._store.lease(self._ttl_ms) as lease:
-            # 1. The key has the number of its revision.
-            arrived = (await self._store.transact([Put(self._prefix, _WAITS, lease, numbered=True)])).revision
-            own = f"{self._prefix}{arrived:016d}"
-            async with aclosing(self._store.watch(*prefix(self._prefix), from_revision=arrived)) as changes:
-                async for change in changes:
-                    if change.key == own and change.item is not None and change.item.value != _WAITS:
-                        # 3. This one goes on.
-                        return int(change.item.value)
-                    if change.item is not None and change.item.value == _WAITS:
-                        await self._open()
+        end = self._space + AFTER_DIGITS
+        # 1. The key has the number of its revision.
+        async with (
+            numbered(self._store, self._space, _WAITS, self._ttl_ms) as own,
+            aclosing(self._store.watch(self._space, end, from_revision=own.created)) as changes,
+        ):
+            async for change in changes:
+                if change.key == own.key and change.item is not None and change.item.value != _WAITS:
+                    # 3. This one goes on.
+                    return int(change.item.value)
+                await self._open(own)
         raise AssertionError("a watch is endless")
 
-    async def _open(self) -> None:
-        items = await self._store.range(*prefix(self._prefix))
+    async def _open(self, own: Item) -> None:
+        items = await self._store.range(self._space, self._space + AFTER_DIGITS, stale=True)
         first = [item for item in items if item.value == _WAITS][: self._parties]
-        if len(first) == self._parties:
-            # 2. If another one has done so, or one is gone, nothing happens.
+        if len(first) == self._parties and first[-1].key == own.key:
+            # 2. If one is gone meanwhile, nothing happens, and another one will be the last.
             marks = [Put(item.key, str(place), item.lease) for place, item in enumerate(first)]
             await self._store.transact(marks, [Condition(item.key, "version", "==", 1) for item in first])
-
-
-READ_MAX: Final = 1_000_000
-"""Keys that one look at the candidates reads."""
-_NUMBER: Final = re.compile(r"\d{16}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,29 +134,36 @@ async def lock(store: KeyValueStore, name: str, *, ttl_ms: int = 10_000, holder:
     Errors: LeaseLostError when the lock was lost: the block is cancelled before anybody else can hold it, unless this
     program did not run meanwhile; and those of the store.
     """
-    async with store.lease(ttl_ms) as lease:
-        # 1. The key has the number of its revision.
-        token = (await store.transact([Put(f"{name}/", holder, lease, numbered=True)])).revision
-        key = f"{name}/{token:016d}"
-        # 2. Wait for whoever came before.
-        while (before := await _before(store, name, key)) is not None:
+    async with numbered(store, namespace("lock", name), holder, ttl_ms) as own:  # 1.
+        # 2. Wait for whoever came before. This node knows all of them: nobody can come before them any more.
+        while (before := await _before(store, name, own.key)) is not None:
             await wait_deleted(store, before)
-        # 3. The lease ends with the block.
-        yield HeldLock(token, key)
+        # 3. The key goes with the block.
+        yield HeldLock(own.created, own.key)
+
+
+@asynccontextmanager
+async def try_lock(
+    store: KeyValueStore, name: str, *, ttl_ms: int = 10_000, holder: str = ""
+) -> AsyncIterator[HeldLock | None]:
+    """Hold the lock in this block if it is free, and otherwise go on at once with None. Errors: as `lock`."""
+    async with AsyncExitStack() as stack:
+        held: HeldLock | None = None
+        if await holder_of(store, name) is None:
+            candidate = await stack.enter_async_context(AsyncExitStack())
+            own = await candidate.enter_async_context(numbered(store, namespace("lock", name), holder, ttl_ms))
+            if await _before(store, name, own.key) is None:
+                held = HeldLock(own.created, own.key)
+            else:
+                await candidate.aclose()
+        yield held
 
 
 async def holder_of(store: KeyValueStore, name: str) -> Item | None:
     """The item of the holder: its ``value`` is what it called itself, its ``created`` the token; None while free."""
-    found = await candidates(store, name)
+    space = namespace("lock", name)
+    found = await store.range(space, space + AFTER_DIGITS, limit=1)
     return found[0] if found else None
-
-
-async def candidates(store: KeyValueStore, name: str, below: str | None = None) -> list[Item]:
-    """The items of all that wait for a lock, the holder's first; of those before the key ``below``, if it is given."""
-    begin, end = prefix(f"{name}/")
-    found = await store.range(begin, below or end, limit=READ_MAX)
-    # Locks whose names begin with this one and a slash have other keys.
-    return [item for item in found if _NUMBER.fullmatch(item.key, len(begin))]
 
 
 async def wait_deleted(store: KeyValueStore, item: Item) -> None:
@@ -225,8 +183,7 @@ async def wait_deleted(store: KeyValueStore, item: Item) -> None:
 
 
 async def _before(store: KeyValueStore, name: str, key: str) -> Item | None:
-    earlier = await candidates(store, name, key)
-    return earlier[-1] if earlier else None
+    return await store.last(namespace("lock", name), key, stale=True)
 
 
 def leadership(
@@ -257,5 +214,6 @@ async def leaders(store: KeyValueStore, name: str) -> AsyncGenerator[str | None,
             told, is_first = found, False
             yield None if found is None else found.value
         with suppress(CompactedError):  # so much has changed: look again
-            async with aclosing(store.watch(*prefix(f"{name}/"), from_revision=revision + 1)) as changes:
+            space = namespace("lock", name)
+            async with aclosing(store.watch(space, space + AFTER_DIGITS, from_revision=revision + 1)) as changes:
                 await anext(changes)

@@ -20,6 +20,8 @@ VALUE_SIZE_BYTES_MAX: Final = 32_768
 OPERATIONS_MAX: Final = 128
 """Conditions, and operations of either kind, of one transaction."""
 GET_LIMIT_MAX: Final = 1_000
+FOUND_MAX: Final = 10_000
+"""Items that all operations of one transaction may get."""
 NUMBER_SIZE_BYTES: Final = 16
 """Digits that `Put` adds to a numbered key."""
 LEASE_TTL_MS_MIN: Final = 1_000
@@ -162,6 +164,8 @@ def check_command(command: object) -> None:
                 _check_condition(condition)
             for operation in (*command.then, *command.otherwise):
                 _check_operation(operation)
+            for branch in (command.then, command.otherwise):
+                _check_together(branch)
         case GrantLease():
             whole_number("ttl_ms", command.ttl_ms, least=LEASE_TTL_MS_MIN, most=LEASE_TTL_MS_MAX)
         case KeepLease() | EndLease():
@@ -204,6 +208,16 @@ def _check_condition(condition: Condition) -> None:
         whole_number("operand", condition.operand, least=0, most=INT64_MAX)
     else:
         raise UsageError(f"field = {condition.field!r}: must be value, created, modified, version or lease")
+
+
+def _check_together(operations: tuple[StoreOperation, ...]) -> None:
+    numbered = [one.key for one in operations if isinstance(one, Put) and one.numbered]
+    if len(set(numbered)) < len(numbered):
+        # The number is the revision of the transaction, so all of them would be one key.
+        raise UsageError(f"{max(numbered, key=numbered.count)!r} is numbered twice: put one of them by itself")
+    found = sum(one.limit if one.end is not None else 1 for one in operations if isinstance(one, Get))
+    if found > FOUND_MAX:
+        raise UsageError(f"its operations get up to {found} items: at most {FOUND_MAX}, so lower their limits")
 
 
 def _check_operation(operation: StoreOperation) -> None:

@@ -13,8 +13,7 @@ from typing import Final
 from pykraft import __version__
 from pykraft.core.messages import FetchRequest, Request
 from pykraft.errors import ErrorCode, ProtocolError
-from pykraft.protocol.api import decode_response, encode_request
-from pykraft.protocol.frame import FrameReader, frame
+from pykraft.protocol.api import FrameReader, decode_response, encode_request, frame
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body, Versions
 from pykraft.rpc import api_versions, codec

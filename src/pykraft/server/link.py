@@ -24,7 +24,7 @@ from typing import Final, Protocol, cast
 
 from pykraft.errors import ProtocolError
 from pykraft.host.ports import ConnectionId
-from pykraft.protocol.frame import FrameReader
+from pykraft.protocol.api import FrameReader
 from pykraft.types import Buffer
 
 

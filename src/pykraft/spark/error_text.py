@@ -12,7 +12,7 @@ from functools import wraps
 from typing import ParamSpec, TypeVar
 
 from pykraft import errors
-from pykraft.errors import CorruptionError, PykraftError, StorageError, UsageError
+from pykraft.errors import CorruptionError, PykraftError, StorageError, TruncatedLogError, UsageError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -76,4 +76,6 @@ def _revived(name: str, text: str) -> PykraftError:
     if issubclass(kind, StorageError):
         path, _, problem = text.partition(": ")
         return StorageError(path, problem)
+    if kind is TruncatedLogError:
+        return TruncatedLogError(text)
     return UsageError(text) if issubclass(kind, UsageError) else PykraftError(text)

@@ -13,7 +13,7 @@ from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
 from pykraft.core.messages import DescribeQuorumRequest, DescribeQuorumResponse
 from pykraft.errors import ErrorCode, ProtocolError, UnreachableError
 from pykraft.local.voters import HOST, free_ports
-from pykraft.protocol.frame import frame
+from pykraft.protocol.api import frame
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.rpc.connection import DialedConnection

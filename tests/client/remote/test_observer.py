@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from pykraft.client.remote.leader_fetch import LeaderFetch
-from pykraft.client.remote.leader_search import Patience
+from pykraft.client.remote.leader_search import LeaderFetch, Patience
 from pykraft.client.remote.observer import FAR_OFFSET, TOPICS, FetchLimits, Observer, Start, Window, epoch_before, probe
 from pykraft.errors import ErrorCode, ProtocolError, QuorumUnavailableError, UsageError
 from pykraft.protocol.messages import ApiKey

@@ -5,8 +5,7 @@ from tempfile import gettempdir
 
 import pytest
 
-from pykraft.client.remote.leader_fetch import LeaderFetch
-from pykraft.client.remote.leader_search import Patience
+from pykraft.client.remote.leader_search import LeaderFetch, Patience
 from pykraft.client.remote.observer import TOPICS, SnapshotFetch, probe
 from pykraft.errors import QuorumUnavailableError
 from pykraft.protocol.messages import ApiKey

@@ -1,16 +1,18 @@
-"""The tables of handlers are complete; DescribeQuorum shows all replicas; answers in transit extend deadlines."""
+"""The tables of handlers are complete; DescribeQuorum shows all replicas; answers in transit extend deadlines.
+
+Source: KIP-595 §DescribeQuorum and §Leader progress timeout; ADR 036.
+"""
 
 from dataclasses import replace
 from typing import get_args
 
 import pytest
 
-from pykraft.core import events, messages
+from pykraft.core import events, messages, raft
 from pykraft.core.effects import Reply, ReplyFetch, ReplySnapshot
 from pykraft.core.enter_state import to_leader
 from pykraft.core.events import AnswerArriving, AnswerLeaving, AnswersProgressed, SendFailed, ShutdownRequested
 from pykraft.core.messages import DescribedReplica
-from pykraft.core.on import dispatch
 from pykraft.core.on.propose import on_shutdown_requested
 from pykraft.core.replica import Replica
 from pykraft.core.state import Candidate, Follower, Leader, Prospective
@@ -41,11 +43,11 @@ from tests.core.said import end, fetch, fetch_snapshot, fetched, place
 @pytest.mark.conformance("H56")
 def test_every_request_has_a_handler() -> None:
     answered_by_the_host = {messages.ApiVersionsRequest}
-    assert set(dispatch.REQUEST_HANDLERS) == set(get_args(messages.Request)) - answered_by_the_host
+    assert set(raft.REQUEST_HANDLERS) == set(get_args(messages.Request)) - answered_by_the_host
 
 
 def test_an_answer_to_what_is_never_asked_is_the_peers_fault() -> None:
-    never_asked = set(get_args(messages.Response)) - set(dispatch.RESPONSE_HANDLERS) - {messages.TopLevelError}
+    never_asked = set(get_args(messages.Response)) - set(raft.RESPONSE_HANDLERS) - {messages.TopLevelError}
     assert messages.DescribeQuorumResponse in never_asked
     with pytest.raises(ProtocolError, match="DescribeQuorumResponse"):
         answer(replica(), messages.DescribeQuorumResponse(error=0))
@@ -61,7 +63,7 @@ def test_only_missing_support_for_pre_votes_says_something(error: int, falls_bac
     assert isinstance(told.state, Candidate if falls_back else Prospective)
     assert told.connections.is_backing_off(2) != falls_back
     failed = replica(prospective())
-    dispatch.on_send_failed(failed, SendFailed(peer_id=2, correlation_id=0, error=error), NOW)
+    raft.on_send_failed(failed, SendFailed(peer_id=2, correlation_id=0, error=error), NOW)
     assert isinstance(failed.state, Candidate if falls_back else Prospective)
 
 
@@ -69,7 +71,7 @@ def test_only_missing_support_for_pre_votes_says_something(error: int, falls_bac
 def test_peers_that_refuse_connections_are_noted_until_they_answer_or_a_shutdown_begins(is_refused: bool) -> None:
     made = replica(prospective())
     failure = SendFailed(peer_id=2, correlation_id=0, error=ErrorCode.BROKER_NOT_AVAILABLE, is_refused=is_refused)
-    dispatch.on_send_failed(made, failure, NOW)
+    raft.on_send_failed(made, failure, NOW)
     assert made.refused_by == ({2} if is_refused else set())
     answer(made, messages.TopLevelError(error=ErrorCode.BROKER_NOT_AVAILABLE))
     assert made.refused_by == set()
@@ -145,12 +147,12 @@ def test_every_local_event_has_a_handler() -> None:
         events.Persisted,
         events.TimerDue,
     }
-    assert set(dispatch.HANDLERS) == set(get_args(events.Event)) - others
+    assert set(raft.HANDLERS) == set(get_args(events.Event)) - others
 
 
 def test_a_local_event_reaches_its_handler() -> None:
     made = replica()
-    dispatch.on_local_event(made, events.ShutdownRequested(timeout_ms=9), NOW)
+    raft.on_local_event(made, events.ShutdownRequested(timeout_ms=9), NOW)
     assert made.is_shutting_down
     assert done(made)
 
@@ -164,12 +166,12 @@ def arriving(made: Replica, received_bytes: int, *, peer_id: int = 2, after_ms: 
     if made.connections.is_ready(peer_id):
         made.connections.sent(peer_id, NOW.mono_ms)
     there = AnswerArriving(peer_id=peer_id, correlation_id=0, received_bytes=received_bytes, size_bytes=SIZE_BYTES)
-    dispatch.on_answers_progressed(made, AnswersProgressed(arriving=(there,)), later(after_ms))
+    raft.on_answers_progressed(made, AnswersProgressed(arriving=(there,)), later(after_ms))
 
 
 def leaving(made: Replica, sent_bytes: int, *, request_id: int = 7, after_ms: int = 1_000) -> Leader:
     gone = AnswerLeaving(request_id=request_id, sent_bytes=sent_bytes, size_bytes=SIZE_BYTES)
-    dispatch.on_answers_progressed(made, AnswersProgressed(leaving=(gone,)), later(after_ms))
+    raft.on_answers_progressed(made, AnswersProgressed(leaving=(gone,)), later(after_ms))
     assert isinstance(made.state, Leader)
     return made.state
 
@@ -242,7 +244,7 @@ def test_what_answers_no_request_is_ignored() -> None:
     made = replica(follower())
     before = made.state
     there = AnswerArriving(peer_id=2, correlation_id=0, received_bytes=ENOUGH_BYTES, size_bytes=SIZE_BYTES)
-    dispatch.on_answers_progressed(made, AnswersProgressed(arriving=(there,)), NOW)
+    raft.on_answers_progressed(made, AnswersProgressed(arriving=(there,)), NOW)
     assert made.state is before
 
 

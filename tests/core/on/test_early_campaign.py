@@ -8,8 +8,8 @@ from pykraft.core import messages
 from pykraft.core.effects import Effect, Report, Send
 from pykraft.core.election import EARLY_BACKOFFS
 from pykraft.core.events import SendFailed
-from pykraft.core.on.dispatch import on_send_failed
 from pykraft.core.on.timer import next_deadline_ms, poll
+from pykraft.core.raft import on_send_failed
 from pykraft.core.replica import Replica
 from pykraft.core.state import Candidate, Follower, Prospective, State, Unattached
 from pykraft.errors import ErrorCode

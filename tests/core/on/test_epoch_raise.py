@@ -8,9 +8,9 @@ from pykraft.core import messages
 from pykraft.core.effects import Effect, Reply, Report, Send
 from pykraft.core.epoch_budget import DOUBLINGS_MAX, EPOCHS_AT_ONCE, EPOCHS_PER_DAY, FREE_RAISES
 from pykraft.core.events import ResponseReceived
-from pykraft.core.on.dispatch import on_response
 from pykraft.core.on.epoch_raise import ALARM_PERIOD_MS, QUESTIONS_PER_ELECTION_TIMEOUT
 from pykraft.core.on.send_requests import QUESTIONS_BEFORE_TURNS, ask_for_votes
+from pykraft.core.raft import on_response
 from pykraft.core.replica import Replica
 from pykraft.core.state import State
 from pykraft.errors import ErrorCode

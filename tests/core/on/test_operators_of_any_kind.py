@@ -17,8 +17,8 @@ from pykraft import types
 from pykraft.config import INT32_MAX
 from pykraft.core import messages
 from pykraft.core.events import RequestReceived
-from pykraft.core.on.dispatch import on_request
 from pykraft.core.on.timer import poll
+from pykraft.core.raft import on_request
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.errors import ProtocolError

@@ -12,11 +12,11 @@ from pykraft.core import messages
 from pykraft.core.effects import NoteProof, Reply, Report, Send
 from pykraft.core.events import ResponseReceived, SendFailed
 from pykraft.core.log_view import LogView
-from pykraft.core.on.dispatch import on_response, on_send_failed
 from pykraft.core.on.proof import ROUNDS_PER_ELECTION_TIMEOUT, settle_proof, survey_deadline_ms
 from pykraft.core.on.send_requests import PROBE_OFFSET
 from pykraft.core.on.timer import next_deadline_ms, poll
 from pykraft.core.proof import NO_EPOCH, Survey
+from pykraft.core.raft import on_response, on_send_failed
 from pykraft.core.replica import Replica
 from pykraft.core.state import Candidate, Follower, State, Unattached
 from pykraft.core.voter_history import VoterHistory

@@ -12,8 +12,8 @@ from pykraft.core.events import ReadRequested, ResponseReceived, SendFailed
 from pykraft.core.leader import pending
 from pykraft.core.messages import BeginQuorumEpochRequest, Response
 from pykraft.core.on import read
-from pykraft.core.on.dispatch import on_response, on_send_failed
 from pykraft.core.on.read import on_read_requested, serve_reads
+from pykraft.core.raft import on_response, on_send_failed
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.errors import BufferFullError, ErrorCode, NotLeaderError

@@ -13,7 +13,7 @@ from pykraft.errors import CorruptionError, ErrorCode, ProtocolError
 from pykraft.host.clients import client_requests
 from pykraft.host.clients.client_requests import recover
 from pykraft.host.clients.producer_states import COUNTER_BITS, ProducerStates
-from pykraft.host.recent_batches import HeaderAndBytes
+from pykraft.host.fetch_read import HeaderAndBytes
 from pykraft.protocol.messages import ApiKey
 from pykraft.types import Buffer, Epoch, EpochStart, Offset, OffsetAndEpoch, Uuid
 from tests.host.clients.test_records_profile import CONTROL

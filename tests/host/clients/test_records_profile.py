@@ -1,4 +1,7 @@
-"""Which records clients may write, by what is known of the quorum's replicas, and which batches each profile takes."""
+"""Which records clients may write, by what is known of the quorum's replicas, and which batches each profile takes.
+
+Source: KIP-511; ADR 079.
+"""
 
 import gzip
 import zlib
@@ -9,8 +12,8 @@ import pytest
 from pykraft.core.leader.progress import OBSERVER_SESSION_MS
 from pykraft.core.messages import FetchRequest
 from pykraft.errors import ErrorCode, ProtocolError
-from pykraft.host.clients import records_profile as module
-from pykraft.host.clients.records_profile import RecordsProfile, StrictProfile, check_client_batch
+from pykraft.host.clients import produce_requests as module
+from pykraft.host.clients.produce_requests import RecordsProfile, StrictProfile, check_client_batch
 from pykraft.protocol.batch import HEADER_SIZE_BYTES
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.primitives import encode_varint

@@ -18,11 +18,10 @@ from pykraft.core.log_view import LogView
 from pykraft.core.status import Status
 from pykraft.errors import ProtocolError
 from pykraft.host.clients.client_requests import ClientRequests
-from pykraft.host.fetch_read import FetchReads
+from pykraft.host.fetch_read import FetchReads, HeaderAndBytes, RecentBatches
 from pykraft.host.inbox import Inbox
 from pykraft.host.ports import ConnectionId
 from pykraft.host.producers import Producers
-from pykraft.host.recent_batches import HeaderAndBytes, RecentBatches
 from pykraft.protocol.api import decode_response, encode_response
 from pykraft.protocol.batch import EncodedBatch, place_batch, read_header
 from pykraft.protocol.messages import ApiKey

@@ -14,8 +14,7 @@ from threading import Lock, Thread
 from typing import Any, Final
 
 from pykraft.local.voters import HOST
-from pykraft.protocol.api import decode_request_body, decode_request_header, encode_response
-from pykraft.protocol.frame import frame
+from pykraft.protocol.api import decode_request_body, decode_request_header, encode_response, frame
 from pykraft.protocol.messages import ApiKey
 
 VERSIONS: Final[Mapping[ApiKey, tuple[int, int]]] = {

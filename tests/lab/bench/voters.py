@@ -6,8 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from pykraft.protocol.api import decode_request_body, decode_request_header, encode_response
-from pykraft.protocol.frame import frame
+from pykraft.protocol.api import decode_request_body, decode_request_header, encode_response, frame
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 

@@ -11,6 +11,7 @@ from pykraft.errors import PykraftError
 from pykraft.machine.forwarder import MachineReads
 from pykraft.machine.replica import CommandAnswer, MachineReplica
 from pykraft.machine.submission import Submission
+from pykraft.types import Offset
 
 RESENT_AFTER_S: Final = 0.3
 
@@ -49,11 +50,11 @@ def copies_are_applied() -> None:
         with suppress(PykraftError):
             await send(self, records)
 
-    async def twice(self: Submission[Any, Any], records: Sequence[bytes]) -> None:
+    async def twice(self: Submission[Any, Any], records: Sequence[bytes]) -> Offset:
         task = asyncio.get_running_loop().create_task(again(self, records))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
-        await send(self, records)
+        return await send(self, records)
 
     MachineReplica._on_command = apply  # type: ignore[assignment, method-assign]
     Submission._send = twice  # type: ignore[method-assign]

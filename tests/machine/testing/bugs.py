@@ -5,6 +5,8 @@ Each plants itself with a patch, and its docstring says what it does.
 """
 
 import asyncio
+import os
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -12,8 +14,9 @@ from typing import Any
 
 from pykraft import errors
 from pykraft.client.proposals import _Group
+from pykraft.core import raft
 from pykraft.core.events import CommitHeard
-from pykraft.core.on import dispatch, fetch_response, read
+from pykraft.core.on import fetch_response, read
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower
 from pykraft.host.host import Host
@@ -274,7 +277,7 @@ def commit_is_heard_of_any_leader(patch: Patch) -> None:
         if isinstance(replica.state, Follower):
             fetch_response._raise_high_watermark(replica, event.end_offset)
 
-    patch.setitem(dispatch.HANDLERS, CommitHeard, credulous)
+    patch.setitem(raft.HANDLERS, CommitHeard, credulous)
 
 
 def commit_is_heard_with_a_record_too_many(patch: Patch) -> None:
@@ -318,6 +321,43 @@ class HalfRejecting(Counters):
             raise
 
 
+class HastyRejecting(Counters):
+    """It changes its state, then rejects the command, on all replicas alike."""
+
+    def apply(self, command: Add, context: Applied) -> int:
+        try:
+            return super().apply(command, context)
+        except errors.CommandRejectedError:
+            self.totals["rejected"] = self.totals.get("rejected", 0) + 1
+            raise
+
+
+class HashCounters(Counters):
+    """It answers with what comes first out of a set, which is the same on all replicas of one process."""
+
+    def apply(self, command: Add, context: Applied) -> int:
+        total = super().apply(command, context)
+        return total * 10 + min(range(5), key=lambda at: hash(f"text {at}"))
+
+
+class PidCounters(Counters):
+    """Its state has the number of the process."""
+
+    def apply(self, command: Add, context: Applied) -> int:
+        total = super().apply(command, context)
+        self.totals["pid"] = os.getpid()
+        return total
+
+
+class DateCounters(Counters):
+    """It answers with the year."""
+
+    def apply(self, command: Add, context: Applied) -> int:
+        return super().apply(command, context) + time.gmtime(time.time()).tm_year
+
+
+OF_ONE_PROCESS = (HashCounters, PidCounters, DateCounters)
+"""What replicas in one process cannot differ in."""
 BUGS = {
     "snapshot_forgets_sessions": MachineBug(snapshot_forgets_sessions, 0, "EqualReplicas"),
     "load_keeps_old_sessions": MachineBug(load_keeps_old_sessions, 0, "EqualReplicas"),
@@ -344,4 +384,5 @@ BUGS = {
     "result_depends_on_chance": MachineBug(nothing, 0, "EqualReplicas", DiceCounters),
     "snapshot_lacks_a_counter": MachineBug(nothing, 0, "EqualReplicas", ForgetfulCounters),
     "rejected_command_changes_the_state": MachineBug(nothing, 0, "EqualReplicas", HalfRejecting),
+    "state_changes_before_a_rejection": MachineBug(nothing, 0, "RejectedUnchanged", HastyRejecting),
 }

@@ -13,7 +13,7 @@ from pykraft.machine.testing.workload import DrawnCommands
 from pykraft.sim.run.simulation import Failure
 from pykraft.sim.run.world import Outcome
 from tests.machine.counters import Counters
-from tests.machine.testing.bugs import BUGS, DiceCounters, ForgetfulCounters, draw
+from tests.machine.testing.bugs import BUGS, OF_ONE_PROCESS, DiceCounters, ForgetfulCounters, draw
 from tests.machine.testing.search import noticed
 
 
@@ -23,6 +23,22 @@ def test_counters_pass_in_all_worlds() -> None:
     assert report.worlds == 10
     assert report.commands > 300
     assert report.faults > 30
+    assert report.replayed > 300
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("machine", OF_ONE_PROCESS)
+def test_what_differs_between_processes_is_found(machine: type[Counters]) -> None:
+    with pytest.raises(SimulationFailedError, match="EqualProcesses: "):
+        simulate(machine, draw, seeds=range(3))
+
+
+@pytest.mark.sim
+def test_a_machine_that_no_other_process_can_make_is_simulated_without_one() -> None:
+    class Local(Counters):
+        pass
+
+    assert simulate(Local, draw, seeds=range(1)).replayed == 0
 
 
 @pytest.mark.sim

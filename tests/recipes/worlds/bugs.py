@@ -11,15 +11,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pykraft import recipes
-from pykraft.client import StableRecords
+from pykraft.client import LeaderAndEpoch, StableRecords
 from pykraft.errors import CompactedError
-from pykraft.machine import Applied
-from pykraft.machine.applier import LeaderClock
+from pykraft.machine import Applied, applier
+from pykraft.machine.applier import Applier, LeaderClock
 from pykraft.machine.records import TimeRecord
 from pykraft.machine.replica import MachineReplica, _snapshot_records
-from pykraft.recipes.coordination import JobQueue, TakenJob, _before, lock
+from pykraft.recipes.coordination import AFTER_DIGITS, _before, lock, namespace
+from pykraft.recipes.job_queue import JobQueue, TakenJob, _Desk
+from pykraft.recipes.key_space import KeySpace, KeyWatch, KeyWatches, SortedValues
 from pykraft.recipes.key_value_commands import GrantLease, KeepLease
-from pykraft.recipes.key_values import SNAPSHOTS, KeySpace, LeaseState
+from pykraft.recipes.key_value_store import NodeLease
+from pykraft.recipes.key_values import SNAPSHOTS, LeaseState
+from pykraft.sim.run.simulation import Failure
+from pykraft.sim.run.world import Outcome
+from tests.recipes.worlds.idle_leases import run_idle_leases
+from tests.recipes.worlds.log_rules import START
+from tests.recipes.worlds.workload import run_recipes
 from tests.sim.mutants.patch import Patch
 
 
@@ -71,7 +79,7 @@ def snapshot_has_later_keys(patch: Patch) -> None:
     """The keys are not copied before they are written."""
 
     def live(self: KeySpace) -> Iterator[Any]:
-        for key in sorted(self.keys):
+        for key in [*self.keys]:
             item = self.get(key)
             if item is not None:
                 yield item
@@ -86,18 +94,19 @@ def end_of_a_lease_is_forgotten(patch: Patch) -> None:
 
     async def idle(self: recipes.KeyValues, records: Any) -> None:
         await restore_stream(self, records)
-        self._expiries = []
+        self._expiries = SortedValues()
 
     patch.setattr(recipes.KeyValues, "restore_stream", idle)
 
 
 @dataclass(frozen=True, slots=True)
 class RecipeBug:
-    """``plant`` makes the bug; ``seed`` is a world in which it breaks the rule ``noticed_by``."""
+    """``plant`` makes the bug; in the world ``seed`` of ``run`` it breaks the rule ``noticed_by``."""
 
     plant: Callable[[Patch], None]
     seed: int
     noticed_by: str
+    run: Callable[[int], Outcome | Failure] = run_recipes
 
 
 def lease_is_not_kept(patch: Patch) -> None:
@@ -106,7 +115,7 @@ def lease_is_not_kept(patch: Patch) -> None:
 
     def forgetful(self: recipes.KeyValues, command: Any, context: Applied) -> Any:
         if isinstance(command, KeepLease):
-            self._lease(command.lease)
+            self._lease(command.lease, context.time_ms)
             return None
         return apply(self, command, context)
 
@@ -137,6 +146,30 @@ def log_time_runs_fast(patch: Patch) -> None:
     patch.setattr(LeaderClock, "time_ms", fast)
 
 
+def new_leader_forgets_the_time(patch: Patch) -> None:
+    """A leader goes on from the last record, and writes the time only when a lease may end."""
+    patch.setattr(applier, "TICK_MS_MIN", 1 << 40)
+    handle_leader_change = Applier.handle_leader_change
+
+    def forgetful(self: Applier[Any, Any], leader_and_epoch: LeaderAndEpoch) -> None:
+        self._applied_s = None
+        self.silence_ms_max = 1 << 40
+        handle_leader_change(self, leader_and_epoch)
+
+    patch.setattr(Applier, "handle_leader_change", forgetful)
+
+
+def control_record_counts_as_time(patch: Patch) -> None:
+    """A new leader goes on from its own control record, which has no time."""
+    handle_leader_change = Applier.handle_leader_change
+
+    def late(self: Applier[Any, Any], leader_and_epoch: LeaderAndEpoch) -> None:
+        self._applied_s = asyncio.get_running_loop().time()
+        handle_leader_change(self, leader_and_epoch)
+
+    patch.setattr(Applier, "handle_leader_change", late)
+
+
 def holder_gives_up_late(patch: Patch) -> None:
     """A holder goes on for 60 % longer than its lease lives."""
     patch.setattr(recipes.key_value_store, "HELD_SHARE", 1.6)
@@ -146,10 +179,11 @@ def lost_lease_is_never_given_up(patch: Patch) -> None:
     """A holder whose lease cannot be kept goes on."""
 
     @asynccontextmanager
-    async def careless(self: recipes.KeyValueStore, ttl_ms: int = 10_000) -> AsyncIterator[int]:
-        yield await self.grant_lease(ttl_ms)
+    async def careless(self: NodeLease) -> AsyncIterator[None]:
+        await self._opened
+        yield
 
-    patch.setattr(recipes.KeyValueStore, "lease", careless)
+    patch.setattr(NodeLease, "block", careless)
 
 
 def ended_lease_is_revived(patch: Patch) -> None:
@@ -179,9 +213,9 @@ def transaction_applies_half(patch: Patch) -> None:
     """A transaction stops in the middle of its operations."""
     transact = recipes.KeyValues._transact
 
-    def half(self: recipes.KeyValues, transaction: recipes.Transaction) -> Any:
+    def half(self: recipes.KeyValues, transaction: recipes.Transaction, time_ms: int) -> Any:
         then = transaction.then[: max(1, (len(transaction.then) + 1) // 2)]
-        return transact(self, replace(transaction, then=then))
+        return transact(self, replace(transaction, then=then), time_ms)
 
     patch.setattr(recipes.KeyValues, "_transact", half)
 
@@ -190,11 +224,11 @@ def rejected_transaction_leaves_something(patch: Patch) -> None:
     """A transaction that names an ended lease is rejected after its first operation."""
     transact = recipes.KeyValues._transact
 
-    def careless(self: recipes.KeyValues, transaction: recipes.Transaction) -> Any:
+    def careless(self: recipes.KeyValues, transaction: recipes.Transaction, time_ms: int) -> Any:
         puts = [one for one in transaction.then if isinstance(one, recipes.Put)]
         if any(one.lease and one.lease not in self._leases for one in puts):
             self._put(replace(puts[0], lease=0), self.space.revision + 1)
-        return transact(self, transaction)
+        return transact(self, transaction, time_ms)
 
     patch.setattr(recipes.KeyValues, "_transact", careless)
 
@@ -206,7 +240,7 @@ def compaction_takes_one_revision_too_many(patch: Patch) -> None:
     def greedy(self: KeySpace, revision: int) -> None:
         compact(self, revision)
         if self.kept and self.kept[0].revision == revision:
-            self._drop(self._whole(1))
+            self._drop(self._whole(self._begin + 1))
 
     patch.setattr(KeySpace, "compact", greedy)
 
@@ -250,10 +284,10 @@ def revision_is_cut_in_two(patch: Patch) -> None:
     whole = KeySpace._whole
 
     def cut(self: KeySpace, stop: int) -> int:
-        kept, end = self.kept, min(stop, len(self.kept))
+        kept, end = self._kept, min(stop, len(self._kept))
         # If all that is looked at is of one revision, the watch would look at it for ever.
-        begin = max(0, end - recipes.key_values.SCANNED_MAX)
-        is_one = end < len(kept) and kept[begin].revision == kept[end].revision
+        begin = max(0, end - recipes.key_space.SCANNED_MAX)
+        is_one = end < len(kept) and kept[begin][0] == kept[end][0]
         return whole(self, stop) if is_one else end
 
     patch.setattr(KeySpace, "_whole", cut)
@@ -304,13 +338,12 @@ def lock_waits_for_nobody(patch: Patch) -> None:
     patch.everywhere(_before, nobody)
 
 
-def candidate_looks_at_an_old_state(patch: Patch) -> None:
-    """A candidate looks at its own replica, which may not know those before it."""
+def second_candidate_does_not_wait(patch: Patch) -> None:
+    """A candidate that has one other before it does not wait for that."""
 
     async def stale(store: recipes.KeyValueStore, name: str, key: str) -> Any:
-        earlier = await store.range(f"{name}/", key, limit=100_000, stale=True)
-        waiting = [one for one in earlier if one.version == 1]
-        return waiting[0] if len(waiting) > 1 else None
+        earlier = await store.range(namespace("lock", name), key, limit=100_000, stale=True)
+        return earlier[0] if len(earlier) > 1 else None
 
     patch.everywhere(_before, stale)
 
@@ -319,8 +352,7 @@ def leader_is_who_came_last(patch: Patch) -> None:
     """An observer of the election takes the newest candidate for the leader."""
 
     async def newest(store: recipes.KeyValueStore, name: str) -> Any:
-        found = await store.range(f"{name}/", f"{name}0")
-        return found[-1] if found else None
+        return await store.last(namespace("lock", name), namespace("lock", name) + AFTER_DIGITS)
 
     patch.setattr(recipes.coordination, "holder_of", newest)
 
@@ -332,7 +364,7 @@ def job_is_taken_without_a_look(patch: Patch) -> None:
     async def blind(
         self: recipes.KeyValueStore, then: Sequence[Any], conditions: Sequence[Any] = (), *rest: Any
     ) -> Any:
-        kept = [one for one in conditions if "/taken/" not in one.key or one.field != "version"]
+        kept = [one for one in conditions if not ({"claim", "tries"} & {*one.key.split("/")}) or one.field != "version"]
         return await transact(self, then, kept, *rest)
 
     patch.setattr(recipes.KeyValueStore, "transact", blind)
@@ -353,21 +385,109 @@ def former_worker_ends_the_job(patch: Patch) -> None:
             for job in taken:
                 if not job._is_done:
                     effect = recipes.Put(f"ended/{job.number}", "its former worker")
-                    await self._store.transact([recipes.Delete(job._key), effect])
+                    await self._store.transact([job._end[0], effect])
 
     patch.setattr(JobQueue, "take", late)
 
 
 def taken_job_is_deleted(patch: Patch) -> None:
     """A job leaves the queue when it is taken, so it is lost with its worker."""
-    take = JobQueue._take
+    take = JobQueue.take
 
-    async def eager(self: JobQueue, lease: int) -> TakenJob:
-        job = await take(self, lease)
-        await self._store.transact([recipes.Delete(job._key)])
-        return job
+    @asynccontextmanager
+    async def eager(self: JobQueue) -> AsyncIterator[TakenJob]:
+        async with take(self) as job:
+            await self._store.transact([recipes.Delete(job._end[0].key)])
+            yield job
 
-    patch.setattr(JobQueue, "_take", eager)
+    patch.setattr(JobQueue, "take", eager)
+
+
+def claim_is_left_behind(patch: Patch) -> None:
+    """A worker that fails keeps its claim, which lives as long as the lease of its node."""
+
+    async def keep(self: TakenJob, attempts: int, retry_ms: int) -> None:
+        del self, attempts, retry_ms
+
+    patch.setattr(TakenJob, "_return", keep)
+
+
+def attempts_are_not_limited(patch: Patch) -> None:
+    """A job that fails is tried for ever."""
+    take = _Desk.take
+
+    async def patient(self: _Desk, held: NodeLease, attempts: int) -> TakenJob:
+        del attempts
+        return await take(self, held, 1_000_000)
+
+    give_back = TakenJob._return
+
+    async def again(self: TakenJob, attempts: int, retry_ms: int) -> None:
+        del attempts
+        await give_back(self, 1_000_000, retry_ms)
+
+    patch.setattr(_Desk, "take", patient)
+    patch.setattr(TakenJob, "_return", again)
+
+
+def token_of_a_job_is_its_number(patch: Patch) -> None:
+    """A worker that was stopped and the new one have the same token."""
+    take = _Desk.take
+
+    async def same(self: _Desk, held: NodeLease, attempts: int) -> TakenJob:
+        job = await take(self, held, attempts)
+        return replace(job, token=job.number)
+
+    patch.setattr(_Desk, "take", same)
+
+
+def snapshot_is_seen_while_it_loads(patch: Patch) -> None:
+    """The state is replaced before the snapshot is read."""
+
+    async def at_once(self: recipes.KeyValues, records: AsyncIterator[bytes]) -> None:
+        other = recipes.KeyValues()
+        self._replace_by(other)
+        async for record in records:
+            other._restore(record)
+            self.space.revision = other.space.revision
+
+    patch.setattr(recipes.KeyValues, "restore_stream", at_once)
+
+
+def watch_of_a_range_is_not_woken(patch: Patch) -> None:
+    """A change wakes the watches of its key, and not those of a range."""
+    changed = KeyWatches.changed
+
+    def only_keys(self: KeyWatches, revision: int, keys: Sequence[str]) -> None:
+        of_start, self._of_start = self._of_start, {}
+        changed(self, revision, keys)
+        self._of_start = of_start
+
+    patch.setattr(KeyWatches, "changed", only_keys)
+
+
+def woken_watch_begins_too_late(patch: Patch) -> None:
+    """A watch that was woken begins after the change that woke it."""
+    changed = KeyWatch.changed
+    patch.setattr(KeyWatch, "changed", lambda self, revision: changed(self, revision + 1))
+
+
+def watch_is_not_told_of_another_state(patch: Patch) -> None:
+    """A watch that waits while its node loads a snapshot goes on after that."""
+
+    def silent(self: KeyWatches, revision: int) -> None:
+        del self, revision
+
+    patch.setattr(KeyWatches, "replaced", silent)
+
+
+def unknown_candidate_stays(patch: Patch) -> None:
+    """A candidate whose number is unknown leaves its key to the lease of its node, which others keep."""
+
+    async def forget(self: NodeLease, act: Callable[[], Any]) -> None:
+        del self, act
+
+    patch.setattr(NodeLease, "give_up", forget)
 
 
 def waiter_begins_at_the_item_again(patch: Patch) -> None:
@@ -388,7 +508,9 @@ def barrier_counts_the_dead(patch: Patch) -> None:
     transact = recipes.KeyValueStore.transact
 
     async def without(self: recipes.KeyValueStore, then: Sequence[Any], *rest: Any) -> Any:
-        then = [replace(one, lease=0) if isinstance(one, recipes.Put) and one.key == "start/" else one for one in then]
+        then = [
+            replace(one, lease=0) if isinstance(one, recipes.Put) and one.key.startswith(START) else one for one in then
+        ]
         return await transact(self, then, *rest)
 
     patch.setattr(recipes.KeyValueStore, "transact", without)
@@ -401,7 +523,7 @@ def barrier_opens_twice(patch: Patch) -> None:
     async def blind(
         self: recipes.KeyValueStore, then: Sequence[Any], conditions: Sequence[Any] = (), *rest: Any
     ) -> Any:
-        return await transact(self, then, [one for one in conditions if not one.key.startswith("start/")], *rest)
+        return await transact(self, then, [one for one in conditions if not one.key.startswith(START)], *rest)
 
     patch.setattr(recipes.KeyValueStore, "transact", blind)
 
@@ -410,6 +532,8 @@ BUGS = {
     "lease_is_not_kept": RecipeBug(lease_is_not_kept, 0, "StoreIsAsTold"),
     "lease_ends_early": RecipeBug(lease_ends_early, 0, "StoreIsAsTold"),
     "log_time_runs_fast": RecipeBug(log_time_runs_fast, 0, "HolderGivesUpFirst"),
+    "new_leader_forgets_the_time": RecipeBug(new_leader_forgets_the_time, 0, "LeaseEndsInTime", run_idle_leases),
+    "control_record_counts_as_time": RecipeBug(control_record_counts_as_time, 0, "LeaseEndsInTime", run_idle_leases),
     "holder_gives_up_late": RecipeBug(holder_gives_up_late, 66, "HolderGivesUpFirst"),
     "lost_lease_is_never_given_up": RecipeBug(lost_lease_is_never_given_up, 2, "HolderGivesUpFirst"),
     "ended_lease_is_revived": RecipeBug(ended_lease_is_revived, 0, "StoreIsAsTold"),
@@ -429,12 +553,20 @@ BUGS = {
     "token_is_used_again": RecipeBug(token_is_used_again, 2, "TokensGrow"),
     "retried_acquire_gets_a_second_token": RecipeBug(retried_acquire_gets_a_second_token, 3, "OneTokenPerCandidate"),
     "lock_waits_for_nobody": RecipeBug(lock_waits_for_nobody, 0, "OneHolderAtATime"),
-    "candidate_looks_at_an_old_state": RecipeBug(candidate_looks_at_an_old_state, 0, "OneHolderAtATime"),
+    "second_candidate_does_not_wait": RecipeBug(second_candidate_does_not_wait, 0, "OneHolderAtATime"),
     "leader_is_who_came_last": RecipeBug(leader_is_who_came_last, 0, "LeadersLead"),
     "job_is_taken_without_a_look": RecipeBug(job_is_taken_without_a_look, 7, "HolderGivesUpFirst"),
     "former_worker_ends_the_job": RecipeBug(former_worker_ends_the_job, 1, "JobOfItsWorker"),
     "taken_job_is_deleted": RecipeBug(taken_job_is_deleted, 0, "NoJobIsLost"),
     "waiter_begins_at_the_item_again": RecipeBug(waiter_begins_at_the_item_again, 66, "MachineGoesOn"),
+    "claim_is_left_behind": RecipeBug(claim_is_left_behind, 0, "NothingIsHeldForEver"),
+    "attempts_are_not_limited": RecipeBug(attempts_are_not_limited, 0, "AttemptsAreCounted"),
+    "token_of_a_job_is_its_number": RecipeBug(token_of_a_job_is_its_number, 0, "TokensAreNew"),
+    "snapshot_is_seen_while_it_loads": RecipeBug(snapshot_is_seen_while_it_loads, 0, "WatchesMissNothing"),
+    "watch_of_a_range_is_not_woken": RecipeBug(watch_of_a_range_is_not_woken, 0, "WatchesAreInTime"),
+    "woken_watch_begins_too_late": RecipeBug(woken_watch_begins_too_late, 0, "WatchesMissNothing"),
+    "watch_is_not_told_of_another_state": RecipeBug(watch_is_not_told_of_another_state, 0, "WatchesMissNothing"),
+    "unknown_candidate_stays": RecipeBug(unknown_candidate_stays, 0, "NothingIsHeldForEver"),
     "barrier_counts_the_dead": RecipeBug(barrier_counts_the_dead, 2, "BarrierCountsTheLiving"),
     "barrier_opens_twice": RecipeBug(barrier_opens_twice, 2, "BarrierOpensOnce"),
     "end_of_a_lease_is_forgotten": RecipeBug(end_of_a_lease_is_forgotten, 0, "StoreIsAsTold"),

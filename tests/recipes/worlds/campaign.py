@@ -1,8 +1,9 @@
 """Plays worlds: ``python -m tests.recipes.worlds --seeds 0:2000 --out worlds.jsonl [--workers 2]``.
 
-Half of them have programs that use the recipes, and the others counters as a program's own state machine. In half of
-each kind the nodes also compare digests of their states (``check_every``). The same command continues a file; seeds
-that are in it are not played again. The exit status is 1 when a world fails.
+Half of them have programs that use the recipes, or leases that wait for their end while leaders change, and the others
+counters as a program's own state machine. In half of each of the other kinds the nodes also compare digests of their
+states (``check_every``). The same command continues a file; seeds that are in it are not played again. The exit status
+is 1 when a world fails.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from pykraft.sim.run.simulation import Failure, call_in_workers
 from pykraft.sim.run.world import Outcome
 from tests.machine.counters import Counters
 from tests.machine.testing.bugs import draw
+from tests.recipes.worlds.idle_leases import run_idle_leases
 from tests.recipes.worlds.workload import run_recipes
 
 CHECKED: Final = (1, 3, 20)
@@ -33,6 +35,8 @@ CHECKED: Final = (1, 3, 20)
 def play(seed: int) -> Outcome | Failure:
     """Run the world of this seed; the seed says which kind it is."""
     check_every = CHECKED[seed // 4 % len(CHECKED)] if seed % 4 >= 2 else None
+    if seed % 8 == 0:
+        return run_idle_leases(seed)
     if seed % 2 == 0:
         return run_recipes(seed, check_every=check_every)
     commands = partial(DrawnCommands, draw)

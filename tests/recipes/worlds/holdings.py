@@ -57,7 +57,7 @@ class Holdings:
             raise ViolationError(
                 "TokensAreNew", f"node {seat.machine.node_id} has token {token} of {name}, as another had"
             )
-        is_late = self._is_skewed or seat.machine.was_paused_since(asked_us)
+        is_late = self.is_skewed or seat.machine.was_paused_since(asked_us)
         if tokens and token < max(tokens) and not is_late:
             raise ViolationError(
                 "TokensGrow", f"node {seat.machine.node_id} has token {token} of {name} after {max(tokens)}"
@@ -72,9 +72,10 @@ class Holdings:
                 raise ViolationError("HolderGivesUpFirst", seen)
 
     @property
-    def _is_skewed(self) -> bool:
+    def is_skewed(self) -> bool:
+        """Whether clocks went wrong in this world."""
         return self._facts.counts["clock skew"] > 0
 
     def _is_judged(self, one: Holding) -> bool:
         lives = one.machine.process is one.process
-        return lives and not self._is_skewed and not one.machine.was_paused_since(one.asked_us)
+        return lives and not self.is_skewed and not one.machine.was_paused_since(one.asked_us)

@@ -8,8 +8,9 @@ from typing import Any
 
 from pykraft.errors import CommandRejectedError
 from pykraft.recipes import Delete, Get, Item, KeyChange, Put, Transaction, TransactionResult
+from pykraft.recipes.key_space import is_in
 from pykraft.recipes.key_value_commands import Compact, Condition, EndLease, GrantLease, KeepLease, StoreOperation
-from pykraft.recipes.key_values import SNAPSHOTS, LeaseState, StoreHead, is_in
+from pykraft.recipes.key_values import SNAPSHOTS, LeaseState, StoreHead
 
 
 @dataclass(slots=True)

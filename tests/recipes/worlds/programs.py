@@ -5,17 +5,19 @@ Invariant: a program tells the workload what it holds, for as long as it believe
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from pykraft import recipes
 from pykraft.errors import CompactedError, NotAppliedError
 from pykraft.machine.testing.workload import ProcessSeat
+from pykraft.recipes.key_space import is_in
 from pykraft.recipes.key_value_commands import ComparisonOperator, StoreOperation
 from pykraft.sim.invariants.violation import ViolationError
 from tests.recipes.worlds.holdings import Holdings
-from tests.recipes.worlds.log_rules import PARTIES, LogRules
+from tests.recipes.worlds.log_rules import ATTEMPTS, LOCKS, PARTIES, LogRules
+from tests.recipes.worlds.model import StoreModel
 
 TTL_MS: Final = 1_000
 HELD_MS_MAX: Final = 700
@@ -99,9 +101,10 @@ async def hold_lease(store: recipes.KeyValueStore, seat: ProcessSeat, stories: S
 async def watch(store: recipes.KeyValueStore, seat: ProcessSeat, stories: Stories) -> None:
     """Watch some changes, from a revision that may be long gone."""
     last = await store.revision()
-    key, end = seat.random.choice([recipes.prefix(""), ("k/a", None), ("k/a", "k/n"), recipes.prefix("lock/")])
+    key, end = seat.random.choice([recipes.prefix(""), ("k/a", None), ("k/a", "k/n"), recipes.prefix(LOCKS[0])])
     story = WatchStory(key, end, max(1, last + 1 - seat.random.choice((0, 0, 3, 10, 40))))
     stories.watches.append(story)
+    checking = asyncio.ensure_future(check_watch(store, seat, story))
     try:
         async with (
             asyncio.timeout(WAIT_S),
@@ -118,6 +121,28 @@ async def watch(store: recipes.KeyValueStore, seat: ProcessSeat, stories: Storie
         raise
     except TimeoutError:
         return
+    finally:
+        checking.cancel()
+        with suppress(asyncio.CancelledError):
+            await checking  # what it found is a finding
+
+
+async def check_watch(store: recipes.KeyValueStore, seat: ProcessSeat, story: WatchStory) -> None:
+    """A watch gives what its node knows, soon after."""
+    while True:
+        known, seen = store.machine.space.revision, len(story.seen)
+        for _ in range(10):  # many turns of the loop, however long the process stands still meanwhile
+            await seat.pause()
+        if story.compacted is None and 0 < seen == len(story.seen) < CHANGES_WATCHED:
+            due = [one for one in kept_changes(store, story) if story.seen[-1].revision < one.revision <= known]
+            if due:
+                told = f"node {seat.machine.node_id} knows revision {known}, and a watch has not got {due[0]}"
+                raise ViolationError("WatchesAreInTime", told)
+
+
+def kept_changes(store: recipes.KeyValueStore, story: WatchStory) -> list[recipes.KeyChange]:
+    """The changes of a watch's range that its node keeps."""
+    return [one for one in store.machine.space.kept if is_in(one.key, story.key, story.end)]
 
 
 async def hold_lock(store: recipes.KeyValueStore, seat: ProcessSeat, stories: Stories) -> None:
@@ -146,7 +171,7 @@ async def follow_leaders(store: recipes.KeyValueStore, seat: ProcessSeat, storie
     try:
         async with asyncio.timeout(WAIT_S), aclosing(recipes.leaders(store, "chief")) as names:
             async for name in names:
-                known = stories.rules.holders["chief/"]
+                known = stories.rules.holders[LOCKS[1]]
                 ends = [at_us for at_us, _ in known[1:]] + [stories.now_us() + 1]
                 if not any(
                     name == holder and end_us > begun_us for (_, holder), end_us in zip(known, ends, strict=True)
@@ -166,18 +191,36 @@ async def put_job(store: recipes.KeyValueStore, seat: ProcessSeat, stories: Stor
 
 
 async def work(store: recipes.KeyValueStore, seat: ProcessSeat, stories: Stories) -> None:
-    """Take a job and end it; or fail, so that another worker gets it."""
+    """Take a job and end it; or fail, so that another worker gets it, or nobody after so many attempts."""
     asked_us = stories.now_us()
-    async with asyncio.timeout(2 * WAIT_S) as waits, recipes.JobQueue(store, "mail", ttl_ms=TTL_MS).take() as job:
+    retry_ms = seat.random.choice((0, 0, 1_000))
+    queue = recipes.JobQueue(store, "mail", ttl_ms=TTL_MS, attempts=ATTEMPTS, retry_ms=retry_ms)
+    async with asyncio.timeout(2 * WAIT_S) as waits, queue.take() as job:
         waits.reschedule(None)
         name = stories.new_name()
-        lease, claim = job._lease, job._claim
-        stories.rules.workers[lease] = name
-        with stories.holdings.held(f"job {job.number}", seat, asked_us, lambda model: claim in model.items):
+        stories.rules.workers[job.token, job.number] = name
+        claim, token = job.condition.key, job.token
+        stories.holdings.token(f"job {job.number}", token, seat, asked_us)
+
+        def has_claim(model: StoreModel) -> bool:
+            return claim in model.items and model.items[claim].created == token
+
+        with stories.holdings.held(f"job {job.number}", seat, asked_us, has_claim):
             await seat.pause(HELD_MS_MAX)
             if seat.random.random() < 0.2:
                 raise NotAppliedError("the worker fails")
         await job.done([recipes.Put(f"ended/{job.number}", name)])
+
+
+async def try_to_hold(store: recipes.KeyValueStore, seat: ProcessSeat, stories: Stories) -> None:
+    """Hold the lock if it is free."""
+    asked_us = stories.now_us()
+    async with recipes.try_lock(store, "lock", ttl_ms=TTL_MS, holder=stories.new_name()) as held:
+        if held is not None:
+            stories.holdings.token("lock", held.token, seat, asked_us)
+            with stories.holdings.held("lock", seat, asked_us, lambda model: held.key in model.items):
+                await seat.pause(HELD_MS_MAX)
+                await store.transact([recipes.Put("fenced", str(held.token))], [held.condition])
 
 
 async def meet(store: recipes.KeyValueStore, seat: ProcessSeat, stories: Stories) -> None:
@@ -194,6 +237,7 @@ PROGRAMS: Final[tuple[Program, ...]] = (
     watch,
     hold_lock,
     hold_lock,
+    try_to_hold,
     lead,
     follow_leaders,
     put_job,

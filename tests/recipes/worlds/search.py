@@ -4,12 +4,11 @@ from functools import partial
 
 from tests.machine.testing.find import Noticed, play_with, search
 from tests.recipes.worlds.bugs import BUGS, RecipeBug
-from tests.recipes.worlds.workload import run_recipes
 
 
 def noticed(bug: RecipeBug, seed: int) -> Noticed:
     """See `tests.machine.testing.find`."""
-    return play_with(bug.plant, partial(run_recipes, seed))
+    return play_with(bug.plant, partial(bug.run, seed))
 
 
 if __name__ == "__main__":

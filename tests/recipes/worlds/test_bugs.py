@@ -4,6 +4,7 @@ import pytest
 
 from pykraft.sim.run.world import Outcome
 from tests.recipes.worlds.bugs import BUGS
+from tests.recipes.worlds.idle_leases import run_idle_leases
 from tests.recipes.worlds.search import noticed
 from tests.recipes.worlds.workload import run_recipes
 
@@ -14,6 +15,13 @@ def test_a_planted_bug_is_noticed(name: str) -> None:
     found = noticed(BUGS[name], BUGS[name].seed)
     assert found is not None
     assert found[0] == BUGS[name].noticed_by, found
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("seed", range(3))
+def test_leases_end_in_time_under_any_number_of_leaders(seed: int) -> None:
+    outcome = run_idle_leases(seed)
+    assert isinstance(outcome, Outcome), outcome
 
 
 @pytest.mark.sim

@@ -10,8 +10,9 @@ from pykraft.machine.replicated import Replicated
 from pykraft.machine.testing.recorded import AppliedCall, CallHistory, digest_of_records
 from pykraft.machine.testing.simulate import run_machines, scenario_of
 from pykraft.machine.testing.workload import MachineWorkload, ProcessSeat
-from pykraft.recipes import KeyValues, KeyValueStore, key_values
-from pykraft.recipes.key_values import SNAPSHOTS, is_in
+from pykraft.recipes import KeyValues, KeyValueStore, key_space, key_values
+from pykraft.recipes.key_space import is_in
+from pykraft.recipes.key_values import SNAPSHOTS
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.violation import ViolationError
 from pykraft.sim.run.simulation import Failure
@@ -66,6 +67,8 @@ class RecipeWorkload(MachineWorkload):
     def _applied(self, call: AppliedCall) -> None:
         self._rules.applied(call, self._clock.now_us)
         self._holdings.check(self._rules.model)
+        if not self._holdings.is_skewed:
+            self._rules.check_progress(call.context.time_ms)
 
     def _judge_watch(self, story: WatchStory) -> None:
         history, oldest = self._rules.model.history, self._rules.model.oldest_revision
@@ -93,6 +96,6 @@ def run_recipes(seed: int, *, check_every: int | None = None) -> Outcome | Failu
     with Patch() as patch:
         patch.setattr(key_values, "SNAPSHOTS", remembered)
         patch.setattr(model, "SNAPSHOTS", remembered)
-        patch.setattr(key_values, "CHANGES_MAX", CHANGES_MAX)
-        patch.setattr(key_values, "SCANNED_MAX", SCANNED_MAX)
+        patch.setattr(key_space, "CHANGES_MAX", CHANGES_MAX)
+        patch.setattr(key_space, "SCANNED_MAX", SCANNED_MAX)
         return run_machines(KeyValues, RecipeWorkload, seed, scenario=scenario_of("all"), check_every=check_every)

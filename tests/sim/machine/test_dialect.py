@@ -3,8 +3,7 @@
 import pytest
 
 from pykraft.host.ports import ConnectionId
-from pykraft.protocol.api import decode_response, encode_request, encode_response
-from pykraft.protocol.frame import frame
+from pykraft.protocol.api import decode_response, encode_request, encode_response, frame
 from pykraft.protocol.messages import API_VERSIONS, ApiKey
 from pykraft.rpc.api_versions import request_to_wire, response_to_wire
 from pykraft.sim.machine.dialect import KAFKA_3_8, KAFKA_3_9, Dialect, Negotiation

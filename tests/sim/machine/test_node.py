@@ -2,7 +2,7 @@
 
 import pytest
 
-from pykraft.protocol.frame import frame
+from pykraft.protocol.api import frame
 from pykraft.protocol.messages import ApiKey
 from pykraft.rpc.connection import DialedConnection
 from pykraft.sim.facts.members import replace_disk

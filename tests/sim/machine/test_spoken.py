@@ -11,8 +11,7 @@ import pytest
 from pykraft.core.state import Follower
 from pykraft.errors import ErrorCode
 from pykraft.host.ports import ConnectionId
-from pykraft.protocol.api import decode_request_header, encode_request, encode_response
-from pykraft.protocol.frame import frame
+from pykraft.protocol.api import decode_request_header, encode_request, encode_response, frame
 from pykraft.protocol.messages import ApiKey
 from pykraft.sim.flipped_frame import FlippedFrame
 from pykraft.sim.machine.spoken import (

@@ -5,13 +5,14 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from pykraft.core import raft
 from pykraft.core.answer_pace import AnswerPace
 from pykraft.core.connections import Connections
 from pykraft.core.effects import Peer
 from pykraft.core.events import AnswerLeaving, SendFailed
 from pykraft.core.leader.accumulation import Accumulation
 from pykraft.core.leader.appending import append_planned, drain_if_due, may_drain
-from pykraft.core.on import dispatch, early_campaign
+from pykraft.core.on import early_campaign
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower, Leader
 from pykraft.host.inbound import Inbound
@@ -90,7 +91,7 @@ def backlog_is_appended_at_once(patch: Patch) -> None:
 @bug("etcd's PreVote without CheckQuorum (a partitioned node disturbs the leader); ADR 063", "failover")
 def broken_connection_counts_as_refused(patch: Patch) -> None:
     """A follower whose connection breaks asks for pre-votes at once, although it could connect again."""
-    on_send_failed = dispatch.on_send_failed
+    on_send_failed = raft.on_send_failed
 
     def on_failed(replica: Replica, event: SendFailed, now: Instant) -> None:
         on_send_failed(replica, replace(event, is_refused=True), now)

@@ -7,9 +7,9 @@ from pykraft.core.effects import Report
 from pykraft.core.leader.progress import ReplicaProgress
 from pykraft.core.messages import BeginQuorumEpochRequest, FetchResponse
 from pykraft.core.on import fetch_request, fetch_response, following, proof, send_requests
-from pykraft.core.on.dispatch import REQUEST_HANDLERS
 from pykraft.core.on.quorum_epoch import on_begin_quorum_epoch_request
 from pykraft.core.proof import NO_EPOCH, PROVEN
+from pykraft.core.raft import REQUEST_HANDLERS
 from pykraft.core.replica import Replica
 from pykraft.host import open as node_open
 from pykraft.log.fs import Fs, make_directory

@@ -8,8 +8,8 @@ from pykraft.core.effects import NotifyLeaderChange, PlannedBatch
 from pykraft.core.on import propose, timer
 from pykraft.errors import NotLeaderError
 from pykraft.host.delivery import Delivery, Registration
+from pykraft.host.fetch_read import HeaderAndBytes
 from pykraft.host.producers import Committed, OutcomeUnknown, Producers, Rejected
-from pykraft.host.recent_batches import HeaderAndBytes
 from pykraft.host.snapshots.creation import SnapshotLoading
 from pykraft.protocol.records import encode_batch
 from pykraft.types import Offset

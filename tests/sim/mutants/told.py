@@ -13,11 +13,11 @@ from pykraft.core.on.voters.voter_changes import ACCEPTED
 from pykraft.core.state import Leader
 from pykraft.host import inbound
 from pykraft.host.describe_cluster import CONTROLLERS
+from pykraft.host.inbound import ServedApis
 from pykraft.host.snapshots.creation import SnapshotTrigger
 from pykraft.log import segment
 from pykraft.log.index import OFFSET_ENTRY
 from pykraft.log.small_files.quarantine_file import QuarantineFile
-from pykraft.rpc.served_apis import ServedApis
 from tests.sim.mutants.patch import Patch, bug
 
 

@@ -10,26 +10,29 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from pykraft.errors import CorruptionError, UsageError
+from pykraft.errors import CorruptionError, StorageError, UsageError
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, crc_of, read_header
 from pykraft.protocol.records import decode_control, decode_records, encode_control_batch, scan
 from pykraft.spark.data_source import decode
 from pykraft.spark.data_source.decode import (
-    COLUMN_MADE,
     INT32_MAX,
     METADATA_COLUMNS,
     DamagedBytes,
+    SplitPartition,
+    batches_of,
     constant,
     damage_row,
     location_columns,
     metadata_columns,
+    read_split,
     records_of,
     sound_batches,
 )
 from pykraft.spark.data_source.options import parse_options
-from pykraft.spark.data_source.selection import KAFKA, RECORDS, Selection, arrow_of, arrow_schema
+from pykraft.spark.data_source.selection import KAFKA, RECORDS, Selection, arrow_of, arrow_schema, columns_for, select
 from pykraft.spark.data_source.splits import Bounds, Limit, Split, plan_splits, read_chunks
 from pykraft.spark.data_source.walk import ReplicaLog
 from pykraft.spark.source import LogReader
@@ -42,14 +45,10 @@ from tests.spark.metadata.made import GOLDEN as QUORUMS
 pytestmark = pytest.mark.spark
 
 TESTS = Path(__file__).parents[2]
+STATIC_LOG = TESTS / "golden" / "static" / "disk" / "n1" / "data" / "__cluster_metadata-0" / "00000000000000000000.log"
 GOLDEN = sorted(path for path in (TESTS / "golden").rglob("*.log") if path.stem.isdigit())
 OTHERS = sorted((TESTS / "protocol" / "batches").glob("*.bin"))
 EPOCH_START = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def split_of(data: bytes, *, position: int = 0) -> Split:
-    """A split that holds these bytes, as if they stood there in the file."""
-    return Split(replica="n1", path="p-0/1.log", position=position, end_position=position + len(data))
 
 
 def rows(split: Split, data: Buffer) -> list[dict[str, Any]]:
@@ -353,8 +352,9 @@ def test_a_live_quorum_has_the_topic_that_kafka_s_tools_ask_for() -> None:
 
 @pytest.mark.parametrize("value", ["text", 5, None])
 def test_a_column_of_one_value_has_as_many_rows_as_asked_for(value: str | int | None) -> None:
-    for count in (0, 3, COLUMN_MADE, COLUMN_MADE + 1):
+    for count in (0, 1, 3, 65_536, 65_537):
         column = constant(value, count)
+        column.validate(full=True)
         assert len(column) == count
         assert set(column.to_pylist()) <= {value}
 
@@ -388,3 +388,144 @@ def test_secrets_are_masked_and_unknown_values_say_why() -> None:
 def test_rows_of_batches_have_no_metadata() -> None:
     with pytest.raises(UsageError, match="columns = metadata has a row for each record: leave out rows = batches"):
         parse_options({"path": "p", "columns": "metadata", "rows": "batches"})
+
+
+def split_of(data: bytes, *, position: int = 0) -> Split:
+    return Split(replica="n1", path="p-0/1.log", position=position, end_position=position + len(data))
+
+
+def batch_rows(split: Split, data: bytes, *, tolerant: bool = False) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for group in batches_of(split, data, tolerant=tolerant):
+        assert group.schema.equals(arrow_schema("batches"), check_metadata=True)
+        group.validate(full=True)
+        found += group.to_pylist()
+    return found
+
+
+@pytest.mark.parametrize("rows_max", [1, 3, 4_096])
+def test_every_batch_is_a_row_with_its_bytes(rows_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode, "BATCH_ROWS_MAX", rows_max)
+    data = STATIC_LOG.read_bytes() + b"".join(
+        path.read_bytes() for path in (TESTS / "protocol" / "batches").glob("*.bin")
+    )
+    found = batch_rows(split_of(data, position=100), data)
+    expected = list(scan(data))
+    assert b"".join(row["content"] for row in found) == data
+    for row, (position, header) in zip(found, expected, strict=True):
+        assert (row["position"], row["batch_size"]) == (100 + position, header.size_bytes)
+        assert (row["base_offset"], row["last_offset"]) == (header.base_offset, header.last_offset)
+        assert (row["epoch"], row["records_count"], row["crc"]) == (header.epoch, header.records_count, header.crc)
+        assert row["max_timestamp"].timestamp() * 1_000 == header.max_timestamp
+        assert row["is_control"] is header.is_control
+        assert row["corrupt"] is None
+    assert {row["compression"] for row in found} >= {"none", "gzip", "snappy", "lz4", "zstd"}
+
+
+@pytest.mark.parametrize(("start", "end", "bases"), [(0, 6, [0, 2, 4]), (1, 3, [0, 2]), (2, 4, [2]), (6, 6, [])])
+def test_a_batch_is_wanted_when_one_of_its_records_is(start: int, end: int, bases: list[int]) -> None:
+    data = b"".join(three_batches())
+    split = replace(split_of(data), start_offset=Offset(start), end_offset=Offset(end))
+    assert [row["base_offset"] for row in batch_rows(split, data)] == bases
+
+
+def test_a_flipped_byte_is_an_error_or_a_row() -> None:
+    first, second, third = three_batches()
+    data = first + second[:-1] + b"!" + third
+    with pytest.raises(CorruptionError, match="expected a valid batch"):
+        batch_rows(split_of(data), data)
+    found = batch_rows(split_of(data), data, tolerant=True)
+    assert [row["base_offset"] for row in found] == [0, 2, 4]
+    assert [row["corrupt"] is None for row in found] == [True, False, True]
+    assert (found[1]["content"], found[1]["batch_size"]) == (None, len(second))
+    assert b"".join(row["content"] for row in found if row["content"]) == first + third
+
+
+def test_a_time_of_a_batch_that_the_column_cannot_hold_is_an_error_with_its_place() -> None:
+    first, second, _ = three_batches()
+    far = second[:27] + (2**62).to_bytes(8, "big") * 2 + second[43:]
+    far = far[:17] + crc_of(far, 0, read_header(far)).to_bytes(4, "big") + far[21:]
+    assert START_MS < 2**62
+    with pytest.raises(CorruptionError, match="one of the time") as caught:
+        batch_rows(split_of(first + far), first + far)
+    assert caught.value.position == len(first)
+
+
+def test_some_columns_of_some_batches() -> None:
+    """A batch in the middle is left out: those around it stand in row groups of their own."""
+    data = b"".join(batch([b"a", b"b"], base_offset=2 * at, timestamp_ms=START_MS + at % 2) for at in range(4))
+    schema = pa.schema([arrow_schema("batches").field(name) for name in ("content", "base_offset")])
+    selection = Selection(schema=schema, bounds=Bounds(timestamp_ms_min=START_MS + 1))
+    found = [row for group in batches_of(split_of(data), data, selection=selection) for row in group.to_pylist()]
+    assert [row["base_offset"] for row in found] == [2, 6]
+    size_bytes = len(data) // 4
+    assert [row["content"] for row in found] == [data[at * size_bytes :][:size_bytes] for at in (1, 3)]
+
+
+def read(partition: InputPartition, **options: str) -> list[dict[str, Any]]:
+    parsed = parse_options({"path": "p-0"} | options)
+    return [
+        row for group in read_split(partition, parsed, select(columns_for(parsed), parsed)) for row in group.to_pylist()
+    ]
+
+
+def whole(segment: Path) -> SplitPartition:
+    split = Split(replica="n1", path=str(segment), position=0, end_position=segment.stat().st_size)
+    return SplitPartition((split,))
+
+
+def test_rows_of_records_and_of_batches(tmp_path: Path) -> None:
+    partition = whole(write_segment(tmp_path, b"".join(three_batches())))
+    assert [row["offset"] for row in read(partition)] == list(range(6))
+    assert [row["base_offset"] for row in read(partition, rows="batches")] == [0, 2, 4]
+
+
+@pytest.mark.parametrize(("rows", "count"), [("records", 5), ("batches", 3)])
+def test_damage_ends_the_task_unless_it_is_to_be_marked(rows: str, count: int, tmp_path: Path) -> None:
+    first, second, third = three_batches()
+    partition = whole(write_segment(tmp_path, first + second[:-1] + b"!" + third))
+    with pytest.raises(CorruptionError):
+        read(partition, rows=rows)
+    found = read(partition, rows=rows, corrupt="mark")
+    assert len(found) == count
+    assert len([row for row in found if row["corrupt"]]) == 1
+
+
+def test_what_the_walk_found_damaged_is_one_row(tmp_path: Path) -> None:
+    split = Split(
+        replica="n1",
+        path=str(tmp_path / "1.log"),
+        position=7,
+        end_position=90,
+        start_offset=Offset(4),
+        damage="no batch",
+    )
+    (row,) = read(SplitPartition((split,)), corrupt="mark")
+    assert (row["position"], row["batch_size"], row["offset"], row["corrupt"]) == (7, 83, 4, "no batch")
+
+
+def test_a_partition_without_a_split_has_no_row() -> None:
+    assert read(InputPartition(None)) == []
+
+
+def test_a_segment_that_is_gone_since_the_plan_has_no_row_if_that_may_be(tmp_path: Path) -> None:
+    for number in range(3):
+        write_segment(tmp_path / "n1" / "p-0", three_batches()[number], base_offset=2 * number)
+    given = {"path": str(tmp_path / "n1" / "p-0")}
+    (partition,) = LogReader(parse_options(given)).partitions()
+    (tmp_path / "n1" / "p-0" / "00000000000000000002.log").unlink()
+    with pytest.raises(StorageError, match=r"00000000000000000002\.log"):
+        read(partition)
+    assert [row["offset"] for row in read(partition, failOnDataLoss="false")] == [0, 1, 4, 5]
+
+
+def test_many_small_segments_are_a_few_tasks(tmp_path: Path) -> None:
+    """A task costs some 40 ms, and a segment of so few bytes one."""
+    for number in range(300):
+        write_segment(tmp_path / "n1" / "p-0", batch([b"a", b"b"], base_offset=2 * number), base_offset=2 * number)
+    reader = LogReader(parse_options({"path": str(tmp_path / "n1" / "p-0")}))
+    partitions = list(reader.partitions())
+    assert len(partitions) <= 40
+    assert [row["offset"] for part in partitions for row in read(part)] == list(range(600))
+    asked = LogReader(parse_options({"path": str(tmp_path / "n1" / "p-0"), "minPartitions": "100"}))
+    assert len(asked.partitions()) >= 100

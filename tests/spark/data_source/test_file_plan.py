@@ -55,7 +55,6 @@ def log(tmp_path: Path) -> Path:
         ({"startingOffsets": "earliest", "endingOffsets": "latest"}, range(8)),
         ({"startingOffsets": "latest"}, []),
         ({"startingOffsets": "8"}, []),
-        ({"startingOffsets": "99"}, []),
         ({"endingOffsets": "5"}, range(5)),
         ({"startingOffsets": "3", "endingOffsets": "5"}, range(3, 5)),
         ({"startingOffsets": "5", "endingOffsets": "5"}, []),
@@ -183,7 +182,7 @@ def test_a_start_that_is_gone_is_the_log_start_if_that_may_be(tmp_path: Path) ->
 
 def segments_of(*patterns: str) -> dict[str, list[Path]]:
     """Segments by replica."""
-    return {replica.name: replica.segments() for replica in find_replicas(patterns)}
+    return {replica.name: list(replica.segments()) for replica in find_replicas(patterns)}
 
 
 def test_segments_are_found_by_directory_file_and_glob(tmp_path: Path) -> None:
@@ -203,8 +202,8 @@ def test_a_directory_grows_and_named_files_stay_what_they_are(tmp_path: Path) ->
     (whole,) = find_replicas([str(first.parent), str(first)])
     (named,) = find_replicas([str(first)])
     second = write_segment(tmp_path / "p-0", b"", base_offset=10)
-    assert whole.segments() == [first, second]
-    assert named.segments() == [first]
+    assert list(whole.segments()) == [first, second]
+    assert list(named.segments()) == [first]
 
 
 def test_one_directory_is_one_replica_by_whatever_name(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Log directories as a stream: new records, limits, restarts, and checkpoints of another log."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,14 +9,14 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
-from pykraft.errors import CorruptionError, UsageError
+from pykraft.errors import CorruptionError, TruncatedLogError, UsageError
 from pykraft.log.small_files.meta import MetaProperties, encode_meta
 from pykraft.protocol.batch import read_header
-from pykraft.spark.data_source.file_stream import FilesStreamReader, TriggerDelay, default_limit, records_and_bytes
+from pykraft.spark.data_source.file_stream import FilesStreamReader
 from pykraft.spark.data_source.options import parse_options
-from pykraft.types import NodeId
+from pykraft.types import NodeId, uuid_parse
 from tests.spark.logs import EPOCH, START_MS, batch, write_segment
 
 pytestmark = pytest.mark.spark
@@ -93,19 +94,143 @@ def test_a_repeated_micro_batch_is_the_same_also_after_a_restart(folder: Path) -
         assert read(made, middle, end) == rows("n1", 2, 3, 4, 5) + rows("n2", 2, 3)
 
 
-def test_a_checkpoint_of_a_version_that_knew_paths_only_goes_on_unchanged(folder: Path) -> None:
-    crc = {name: read_header(batches(1, first=first)).crc for name, first in (("n1", 2), ("n2", 1))}
-    known = {
-        "cluster": None,
-        "replicas": {
-            "n1": {"offset": 6, "began": 0, "epoch": EPOCH, "crc": crc["n1"]},
-            "n2": {"offset": 4, "began": 0, "epoch": EPOCH, "crc": crc["n2"]},
-        },
-    }
-    made = reader(folder)
-    assert json.dumps(made.latestOffset(made.initialOffset(), ReadAllAvailable())) == json.dumps(known)
+def checkpoint_of_old(folder: Path, **ends: int) -> dict[str, Any]:
+    """One of a version that had only names: of each replica the offset up to which it was read."""
+    replicas = {}
+    for name, end in ends.items():
+        crc = read_header(batches(1, first=end // 2 - 1)).crc
+        replicas[name] = {"offset": end, "began": 0, "epoch": EPOCH, "crc": crc}
+    return {"cluster": None, "replicas": replicas}
+
+
+def test_a_checkpoint_of_a_version_that_knew_names_only_goes_on(folder: Path) -> None:
+    known = checkpoint_of_old(folder, n2=4, n1=6)
+    assert json.dumps(reader(folder).latestOffset(known, ReadAllAvailable())) == json.dumps(known), "no micro-batch"
     write_segment(folder / "n2" / "p-0", batches(2, first=2), base_offset=4)
     assert list(run(reader(folder), known)) == [rows("n2", *range(4, 8))]
+    end = reader(folder).latestOffset(known, ReadAllAvailable())
+    assert end["replicas"]["n2"]["path"] == str(folder / "n2" / "p-0")
+
+
+def test_an_old_name_is_found_in_the_path_whatever_others_there_are_now(folder: Path) -> None:
+    """With one directory the name was that of the folder around it: n1. Now it is kraft."""
+    for name in ("x/n1/kraft", "x/n3/kraft"):
+        write_segment(folder / name / "p-0", batches(3))
+    one = FilesStreamReader(parse_options({"path": f"{folder}/x/n*/kraft/p-0"}))
+    assert list(run(one, checkpoint_of_old(folder, n1=4))) == [rows("n1", 4, 5) + rows("n3", *range(6))]
+    with pytest.raises(UsageError, match=r"an older pykraft names a replica kraft, which may be .*/n1/.* or .*/n3/"):
+        list(run(one, checkpoint_of_old(folder, kraft=4)))
+
+
+def test_directories_come_and_go_and_none_is_read_twice(tmp_path: Path) -> None:
+    def source() -> FilesStreamReader:
+        return FilesStreamReader(parse_options({"path": f"{tmp_path}/n*/kraft/p-0"}))
+
+    def add(node: str, first: int, count: int) -> None:
+        write_segment(tmp_path / node / "kraft" / "p-0", batches(count, first=first), base_offset=2 * first)
+
+    add("n1", 0, 3)
+    position = source().initialOffset()
+    found: list[tuple[str, int]] = []
+
+    def go_on() -> None:
+        nonlocal position
+        made = source()
+        position = json.loads(json.dumps(position))
+        found.clear()
+        while (end := made.latestOffset(position, ReadMaxRows(4))) != position:
+            found.extend(read(source(), position, end))
+            position = end
+
+    go_on()
+    assert found == rows("kraft", *range(6)), "the name of the moment, which stays"
+    add("n2", 0, 2)
+    add("n1", 3, 1)
+    go_on()
+    assert sorted(found) == rows("kraft", 6, 7) + rows("n2", *range(4))
+    shutil.move(tmp_path / "n1", tmp_path / "gone")
+    add("n3", 0, 1)
+    go_on()
+    assert found == rows("n3", 0, 1)
+    shutil.move(tmp_path / "gone", tmp_path / "n1")
+    add("n1", 4, 1)
+    made = source()
+    go_on()
+    assert found == rows("kraft", 8, 9)
+    made.latestOffset(position, ReadAllAvailable())
+    assert made.reportLatestOffset()["replicas"].keys() == {"kraft", "n2", "n3"}  # type: ignore[index]
+
+
+def test_a_directory_that_was_moved_is_known_by_its_id(folder: Path) -> None:
+    own(folder, "n1", "one", "A" * 21 + "w")
+    own(folder, "n2", "one", "B" * 21 + "w")
+    made = reader(folder)
+    end = made.latestOffset(made.initialOffset(), ReadAllAvailable())
+    for old, new in (("n1", "n"), ("n2", "n1"), ("n", "n2")):
+        (folder / old).rename(folder / new)
+    write_segment(folder / "n2" / "p-0", batches(1, first=3), base_offset=6)
+    assert list(run(reader(folder), json.loads(json.dumps(end)))) == [rows("n1", 6, 7)]
+
+
+def test_a_directory_that_was_formatted_anew_goes_on_if_it_has_the_same_log(folder: Path) -> None:
+    own(folder, "n1", "one", "A" * 21 + "w")
+    made = reader(folder)
+    end = made.latestOffset(made.initialOffset(), ReadAllAvailable())
+    own(folder, "n1", "one", "B" * 21 + "w")
+    write_segment(folder / "n1" / "p-0", batches(1, first=3), base_offset=6)
+    assert list(run(reader(folder), json.loads(json.dumps(end)))) == [rows("n1", 6, 7)]
+    for other in (batches(1), batches(4, epoch=EPOCH + 1)):
+        shutil.rmtree(folder / "n1" / "p-0")
+        write_segment(folder / "n1" / "p-0", other)
+        with pytest.raises(UsageError, match="the log was cut back below offset 6"):
+            reader(folder).latestOffset(end, ReadAllAvailable())
+    del end["replicas"]["n1"]["crc"]
+    with pytest.raises(UsageError, match="the log was cut back below offset 6"):
+        reader(folder).latestOffset(end, ReadAllAvailable())
+
+
+def test_a_copy_of_a_directory_is_another_replica(folder: Path) -> None:
+    own(folder, "n1", "one", "A" * 21 + "w")
+    made = reader(folder)
+    end = made.latestOffset(made.initialOffset(), ReadAllAvailable())
+    shutil.copytree(folder / "n1", folder / "n3")
+    assert list(run(reader(folder), json.loads(json.dumps(end)))) == [rows("n3", *range(6))]
+
+
+def test_a_position_above_the_end_is_refused_and_not_waited_for(folder: Path) -> None:
+    position = {"offset": 9, "began": 0, "path": str(folder / "n1" / "p-0")}
+    with pytest.raises(UsageError, match="the log was cut back below offset 9"):
+        reader(folder).latestOffset({"cluster": None, "replicas": {"n1": position}}, ReadAllAvailable())
+
+
+def test_before_spark_4_2_a_stream_goes_on_without_being_given_a_start(folder: Path) -> None:
+    """Directories that appear rename the others in the end of a restarted query alone."""
+    made = reader(folder, maxRecordsPerTrigger="1")
+    start = json.loads(json.dumps(made.initialOffset()))
+    end = json.loads(json.dumps(made.latestOffset()))
+    assert read(made, start, end) == rows("n1", *range(6)) + rows("n2", *range(4)), "no limit"
+    assert made.latestOffset() == end
+    shutil.rmtree(folder / "n2")
+    write_segment(folder / "n1" / "p-0", batches(1, first=3), base_offset=6)
+    write_segment(folder / "n1" / "x" / "p-0", batches(1))
+    again = FilesStreamReader(parse_options({"path": f"{folder}/n1/p-0,{folder}/n1/x/p-0"}))
+    then = json.loads(json.dumps(again.latestOffset()))
+    assert [offset for _, offset in read(again, end, then)] == [6, 7, 0, 1]
+    (folder / "n1" / "p-0" / f"{6:020d}.log").unlink()
+    shorter = reader(folder).latestOffset()
+    with pytest.raises(TruncatedLogError, match="the log was cut back below offset 8"):
+        reader(folder).partitions(then, shorter)
+
+
+def test_a_start_above_the_end_is_an_error_unless_another_replica_has_it(folder: Path) -> None:
+    made = reader(folder, startingOffsets="6")
+    start = made.initialOffset()
+    write_segment(folder / "n2" / "p-0", batches(2, first=2), base_offset=4)
+    assert list(run(made, start)) == [rows("n2", 6, 7)], "it was behind"
+    for option in ("9", '{"n1": 7}', json.dumps({str(folder / "n1" / "p-0"): 7})):
+        with pytest.raises(UsageError, match="is above the end of the log, 6: start at latest"):
+            reader(folder, startingOffsets=option).initialOffset()
+    assert reader(folder, startingOffsets="9", failOnDataLoss="false").initialOffset()
 
 
 def test_limits_are_shared_by_the_replicas_and_let_one_batch_through(folder: Path) -> None:
@@ -167,7 +292,7 @@ def test_a_checkpoint_that_does_not_know_where_its_stream_began_goes_on(folder: 
     made = reader(folder)
     start = {"cluster": None, "replicas": {"n1": {"offset": 2}}}
     end = made.latestOffset(start, ReadAllAvailable())
-    assert end["replicas"]["n1"].keys() == {"offset", "epoch", "crc"}
+    assert end["replicas"]["n1"].keys() == {"path", "offset", "epoch", "crc"}
     assert read(made, start, end) == rows("n1", *range(2, 6)) + rows("n2", *range(4))
 
 
@@ -201,6 +326,35 @@ def test_a_micro_batch_is_not_read_from_a_log_that_was_cut_back_below_its_end(no
         for one in (made, reader(folder)):
             with pytest.raises((UsageError, CorruptionError)):
                 one.partitions(start, end)
+
+
+def test_a_stream_goes_on_before_the_cut_of_a_truncated_log(folder: Path) -> None:
+    """Also if it is cut again before the micro-batch is read, and if nothing follows yet."""
+    made = reader(folder, onTruncation="repair", maxRecordsPerTrigger="4")
+    position = made.initialOffset()
+    while (end := made.latestOffset(position, ReadMaxRows(4))) != position:
+        position = json.loads(json.dumps(end))
+    assert [mark[0] for mark in position["replicas"]["n1"]["marks"]] == [0, 2, 4]
+    write_segment(folder / "n1" / "p-0", batches(1))
+    cut = made.latestOffset(position, ReadAllAvailable())
+    assert (cut["replicas"]["n1"]["offset"], cut["replicas"]["n1"]["cut"]) == (2, 2)
+    assert read(made, position, cut) == []
+    assert reader(folder, onTruncation="repair").latestOffset(cut, ReadAllAvailable()) == cut
+    write_segment(folder / "n1" / "p-0", batches(1) + batches(2, first=1, epoch=EPOCH + 1))
+    end = reader(folder, onTruncation="repair").latestOffset(position, ReadAllAvailable())
+    assert (end["replicas"]["n1"]["offset"], end["replicas"]["n1"]["cut"]) == (6, 2)
+    assert read(reader(folder, onTruncation="repair"), position, end) == rows("n1", 2, 3, 4, 5)
+    write_segment(folder / "n1" / "p-0", batches(1) + batches(3, first=1, epoch=EPOCH + 2))
+    assert read(reader(folder, onTruncation="repair"), position, end) == [], "void anyway"
+    again = reader(folder, onTruncation="repair").latestOffset(json.loads(json.dumps(end)), ReadAllAvailable())
+    assert (again["replicas"]["n1"]["offset"], again["replicas"]["n1"]["cut"]) == (8, 2)
+    assert read(reader(folder, onTruncation="repair"), end, again) == rows("n1", 2, 3, 4, 5, 6, 7)
+    write_segment(folder / "n1" / "p-0", batches(5, epoch=EPOCH + 4))
+    everything = made.latestOffset(again, ReadAllAvailable())
+    assert everything["replicas"]["n1"]["cut"] == 0
+    del again["replicas"]["n1"]["marks"]
+    with pytest.raises(TruncatedLogError, match=r"the log was cut back below offset 8.*onTruncation = repair"):
+        made.latestOffset(again, ReadAllAvailable())
 
 
 def test_a_segment_that_was_read_to_its_end_may_vanish(folder: Path) -> None:
@@ -252,8 +406,9 @@ def test_a_segment_that_was_not_read_yet_and_vanished_is_told(folder: Path) -> N
             one.latestOffset(end, ReadAllAvailable())
 
 
-def own(folder: Path, replica: str, cluster_id: str) -> None:
-    meta = MetaProperties(node_id=NodeId(1), cluster_id=cluster_id, directory_id=None)
+def own(folder: Path, replica: str, cluster_id: str, directory_id: str | None = None) -> None:
+    own_id = None if directory_id is None else uuid_parse(directory_id)
+    meta = MetaProperties(node_id=NodeId(1), cluster_id=cluster_id, directory_id=own_id)
     (folder / replica / "meta.properties").write_bytes(encode_meta(meta))
 
 
@@ -289,49 +444,3 @@ def test_a_query_goes_on_where_it_was_and_refuses_the_logs_of_another(folder: Pa
     own(folder, "n1", "two")
     with pytest.raises(StreamingQueryException, match="the checkpoint is that of a stream of cluster one"):
         sink.start().awaitTermination()
-
-
-GIB = 1024**3
-RECORDS, BYTES = {"maxRecordsPerTrigger": "5"}, {"maxBytesPerTrigger": "7"}
-
-
-@pytest.mark.parametrize(
-    ("given", "limit", "numbers"),
-    [
-        ({}, ReadMaxBytes(GIB), (None, GIB)),
-        (RECORDS, ReadMaxRows(5), (5, None)),
-        (BYTES, ReadMaxBytes(7), (None, 7)),
-        (RECORDS | BYTES, ReadMaxRows(5), (5, 7)),
-    ],
-)
-def test_options_and_what_they_come_to(
-    given: dict[str, str], limit: ReadLimit, numbers: tuple[int | None, int | None]
-) -> None:
-    options = parse_options({"path": "n1"} | given)
-    assert default_limit(options) == limit
-    assert records_and_bytes(limit, options) == numbers
-
-
-def test_when_spark_wants_everything_the_options_do_not_count() -> None:
-    assert records_and_bytes(ReadAllAvailable(), parse_options({"path": "n1"} | RECORDS | BYTES)) == (None, None)
-
-
-def test_a_micro_batch_waits_for_enough_records_or_the_longest_delay() -> None:
-    now_s = 100.0
-    options = parse_options({"path": "n1", "minOffsetsPerTrigger": "10", "maxTriggerDelay": "30s"})
-    delay = TriggerDelay(options, lambda: now_s)
-    assert not delay.holds_back(1), "the first one after a start does not wait"
-    now_s = 129.9
-    assert delay.holds_back(9)
-    assert not delay.holds_back(10)
-    now_s = 130.0
-    assert delay.holds_back(9), "the delay began with the last micro-batch"
-    now_s = 159.9
-    assert not delay.holds_back(9)
-    now_s = 300.0
-    assert not delay.holds_back(0), "nothing new is no micro-batch, so it does not wait either"
-
-
-def test_without_a_least_number_nothing_waits() -> None:
-    delay = TriggerDelay(parse_options({"path": "n1"}), lambda: 0.0)
-    assert not any(delay.holds_back(1) for _ in range(3))

@@ -1,9 +1,18 @@
 """Options: texts in, one validated value out; an error names the allowed values."""
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
 
 from pykraft.errors import UsageError
-from pykraft.spark.data_source.options import KNOWN, Bound, parse_options, translate
+from pykraft.spark.data_source.options import (
+    KNOWN,
+    Bound,
+    TriggerDelay,
+    default_limit,
+    parse_options,
+    records_and_bytes,
+    translate,
+)
 from pykraft.types import Endpoint, Offset
 
 PATH = {"path": "n1"}
@@ -212,3 +221,52 @@ def test_case_does_not_matter() -> None:
 def test_an_alias_beside_its_own_name_is_refused() -> None:
     with pytest.raises(UsageError, match="give the option maxRecordsPerTrigger or maxOffsetsPerTrigger"):
         translate({"maxOffsetsPerTrigger": "5", "maxrecordspertrigger": "5"})
+
+
+GIB = 1024**3
+MOST_RECORDS, MOST_BYTES = {"maxRecordsPerTrigger": "5"}, {"maxBytesPerTrigger": "7"}
+
+
+@pytest.mark.parametrize(
+    ("given", "limit", "numbers"),
+    [
+        ({}, ReadMaxBytes(GIB), (None, GIB)),
+        (MOST_RECORDS, ReadMaxRows(5), (5, None)),
+        (MOST_BYTES, ReadMaxBytes(7), (None, 7)),
+        (MOST_RECORDS | MOST_BYTES, ReadMaxRows(5), (5, 7)),
+    ],
+)
+def test_options_and_what_they_come_to(
+    given: dict[str, str], limit: ReadLimit, numbers: tuple[int | None, int | None]
+) -> None:
+    options = parse_options({"path": "n1"} | given)
+    assert default_limit(options) == limit
+    assert records_and_bytes(limit, options) == numbers
+
+
+def test_when_spark_wants_everything_the_options_do_not_count() -> None:
+    assert records_and_bytes(ReadAllAvailable(), parse_options({"path": "n1"} | MOST_RECORDS | MOST_BYTES)) == (
+        None,
+        None,
+    )
+
+
+def test_a_micro_batch_waits_for_enough_records_or_the_longest_delay() -> None:
+    now_s = 100.0
+    options = parse_options({"path": "n1", "minOffsetsPerTrigger": "10", "maxTriggerDelay": "30s"})
+    delay = TriggerDelay(options, lambda: now_s)
+    assert not delay.holds_back(1), "the first one after a start does not wait"
+    now_s = 129.9
+    assert delay.holds_back(9)
+    assert not delay.holds_back(10)
+    now_s = 130.0
+    assert delay.holds_back(9), "the delay began with the last micro-batch"
+    now_s = 159.9
+    assert not delay.holds_back(9)
+    now_s = 300.0
+    assert not delay.holds_back(0), "nothing new is no micro-batch, so it does not wait either"
+
+
+def test_without_a_least_number_nothing_waits() -> None:
+    delay = TriggerDelay(parse_options({"path": "n1"}), lambda: 0.0)
+    assert not any(delay.holds_back(1) for _ in range(3))

@@ -226,3 +226,28 @@ def test_whole_batches_are_found_with_their_places() -> None:
 @pytest.mark.parametrize("end", [BATCHES[2][:-1], BATCHES[2][:30], b"!" * 80, b"!", b""])
 def test_what_is_cut_or_no_batch_ends_them(end: bytes) -> None:
     assert [at for at, _ in splits.scanned_headers(BATCHES[0] + BATCHES[1] + end).pairs()] == [0, len(BATCHES[0])]
+
+
+MIB = 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("sizes_mib", "tasks_min", "tasks"),
+    [
+        ([128, 128, 60], None, [1, 1, 1]),
+        ([10, 10, 10], None, [1, 1, 1]),
+        ([1, 1, 1, 1], None, [2, 2]),
+        ([0] * 6, None, [4, 2]),
+        ([0] * 6, 3, [2, 2, 2]),
+        ([0] * 6, 100, [1] * 6),
+        ([0] * 640, None, [20] * 32),
+        ([], None, []),
+    ],
+)
+def test_small_splits_are_packed_and_large_ones_are_not(
+    sizes_mib: list[int], tasks_min: int | None, tasks: list[int]
+) -> None:
+    made = [splits.Split(replica=None, path=str(at), end_position=size * MIB) for at, size in enumerate(sizes_mib)]
+    groups = splits.packed(made, tasks_min=tasks_min)
+    assert [len(group) for group in groups] == tasks
+    assert [split for group in groups for split in group] == made

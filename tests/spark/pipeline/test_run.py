@@ -20,13 +20,13 @@ from pykraft.spark.error_text import error_in
 from pykraft.spark.pipeline import run as pipeline_run
 from pykraft.spark.pipeline.run import RESTARTS_MAX, KeptQuery, PipelineOptions, append_all, start_pipeline
 from pykraft.spark.pipeline.stream_metrics import PREFIX
-from pykraft.spark.tables.commit import Commit
+from pykraft.spark.tables.commit import Commit, ParquetFile
 from pykraft.spark.tables.delta import DeltaAppend, DeltaTables
 from pykraft.spark.tables.names import BRONZE, CHECKPOINT, CONTROL, QUERY, RECORDS, TABLES
-from pykraft.spark.tables.parquet_writer import ParquetFile
 from pykraft.types import Endpoint
 from tests.spark.known_log import COUNTS, DIGESTS, RECORDS_PER_TRIGGER, counts_of, digests_of, write_log
 from tests.spark.logs import batch, payload, write_segment
+from tests.spark.quorum_of_one import OneNode
 from tests.spark.tables.files import commit
 
 pytestmark = pytest.mark.spark
@@ -129,8 +129,8 @@ def test_a_driver_that_dies_before_spark_notes_the_micro_batch_leaves_nothing_tw
     write_segment(tmp_path / "n1" / "p-0", batches(0, 4))
     done: list[int] = []
 
-    def append_and_die(tables: DeltaTables, bronze: DataFrame, commit: Commit) -> None:
-        append_all(tables, bronze, commit)
+    def append_and_die(tables: DeltaTables, bronze: DataFrame, commit: Commit, **named: Any) -> None:
+        append_all(tables, bronze, commit, **named)
         done.append(commit.batch_id)
         if commit.batch_id == 1:
             raise KeyError(commit.batch_id)
@@ -190,6 +190,67 @@ def test_tables_whose_checkpoint_was_lost_say_where_they_end_and_go_on_there(
     run(spark, right)
     run(spark, given)
     assert offsets(spark, given, RECORDS) == list(range(12))
+
+
+def test_directories_come_and_go_and_no_row_is_there_twice(spark: SparkSession, tmp_path: Path) -> None:
+    given = dataclasses.replace(options(tmp_path), source={"path": f"{tmp_path}/n*/kraft/p-0"})
+    write_segment(tmp_path / "n1" / "kraft" / "p-0", batches(0, 3))
+    run(spark, given)
+    write_segment(tmp_path / "n2" / "kraft" / "p-0", batches(0, 2))
+    run(spark, given)
+    shutil.rmtree(tmp_path / "n1")
+    write_segment(tmp_path / "n2" / "kraft" / "p-0", batches(2, 1), base_offset=4)
+    run(spark, given)
+    rows = given.tables().read(spark, RECORDS).groupBy("replica").count().collect()
+    assert {row["replica"]: row["count"] for row in rows} == {"kraft": 6, "n2": 6}
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_rows_of_a_truncated_log_leave_the_tables(
+    is_killed: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A follower lost what it had not committed, and got other records; the other replica keeps its rows."""
+    given = dataclasses.replace(options(tmp_path), source={"path": f"{tmp_path}/n*/p-0", "maxRecordsPerTrigger": "4"})
+    write_segment(tmp_path / "n1" / "p-0", batches(0, 3))
+    write_segment(tmp_path / "n2" / "p-0", batches(0, 3))
+    run(spark, given)
+    other = batch([b"other", b"another"], base_offset=2, epoch=9)
+    write_segment(tmp_path / "n1" / "p-0", batches(0, 1) + other)
+    if is_killed:
+        with monkeypatch.context() as killed:
+            killed.setattr(DeltaAppend, "finish", lambda *_: (_ for _ in ()).throw(KeyError("killed")))
+            with pytest.raises(StreamingQueryException):
+                run(spark, given)
+    run(spark, given)
+    rows = (
+        given.tables().read(spark, RECORDS).select("replica", "offset", "epoch").orderBy("replica", "offset").collect()
+    )
+    assert [row["offset"] for row in rows] == [0, 1, 2, 3, *range(6)]
+    assert [row["offset"] for row in rows if row["epoch"] == 9] == [2, 3]
+    assert offsets(spark, given, BRONZE) == [0, 0, 2, 2, 4]
+
+
+def test_tables_of_a_quorum_that_was_wiped_go_on_with_no_other_log(spark: SparkSession, tmp_path: Path) -> None:
+    """Its cluster id is the same, and the offset at which the tables end is there, too."""
+    nodes = [OneNode(tmp_path / "old"), OneNode(tmp_path / "new")]
+    try:
+        for node in nodes:
+            node.append(b"a")
+        nodes[1].append(b"b")
+        source = {"bootstrap.controllers": str(nodes[0].endpoint)}
+        given = PipelineOptions(source=source, root=tmp_path / "tables")
+        run(spark, given)
+        shutil.rmtree(given.root / CHECKPOINT)
+        wiped = {"bootstrap.controllers": str(nodes[1].endpoint), "startingOffsets": "2"}
+        with pytest.raises(StreamingQueryException, match="rows would be missing or duplicated"):
+            run(spark, dataclasses.replace(given, source=wiped))
+        shutil.rmtree(given.root / CHECKPOINT)
+        nodes[0].append(b"c")
+        run(spark, dataclasses.replace(given, source=source | {"startingOffsets": "2"}))
+    finally:
+        for node in nodes:
+            node.stop()
+    assert offsets(spark, given, RECORDS) == [0, 1, 2]
 
 
 def test_who_follows_is_given_what_comes_later(spark: SparkSession, tmp_path: Path) -> None:

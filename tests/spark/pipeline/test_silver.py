@@ -16,9 +16,9 @@ from pyspark.testing import assertDataFrameEqual
 from pykraft.protocol.records import encode_control_batch
 from pykraft.spark.pipeline import silver
 from pykraft.spark.pipeline.silver import TABLE_COLUMNS, write_files
+from pykraft.spark.tables.commit import ParquetFile
 from pykraft.spark.tables.delta import file_columns
 from pykraft.spark.tables.names import BRONZE, CONTROL, RECORDS, TABLES
-from pykraft.spark.tables.parquet_writer import ParquetFile
 from pykraft.types import Epoch, KRaftVersion, LeaderChange, NodeId, Offset
 from tests.spark.logs import EPOCH, START_MS, batch, payload, three_batches, write_segment
 from tests.spark.silver_frames import silver_control, silver_records

@@ -15,7 +15,7 @@ from pykraft.spark.pipeline import upkeep
 from pykraft.spark.pipeline.run import PipelineOptions, start_pipeline
 from pykraft.spark.pipeline.upkeep import keep_stream_tables, keep_tables
 from pykraft.spark.tables import delta_upkeep
-from pykraft.spark.tables.commit import newest_commit
+from pykraft.spark.tables.commit import newest_commit, offsets_in
 from pykraft.spark.tables.delta_upkeep import files_of
 from pykraft.spark.tables.names import BRONZE, EPOCHS, PARQUET_COLUMNS, RECORDS, TABLES
 from tests.spark.logs import write_segment
@@ -75,7 +75,7 @@ def test_a_stream_merges_now_and_then_and_deletes_less_often(tmp_path: Path, mon
 def reached(given: PipelineOptions) -> int:
     """The last table holds everything below this offset."""
     newest = given.tables().newest(RECORDS)
-    return 0 if newest is None else max(newest.end["replicas"].values(), default=0)
+    return 0 if newest is None else max(offsets_in(newest.end).values(), default=0)
 
 
 def keep_until(end_offset: int, query: StreamingQuery, given: PipelineOptions, *, retention_hours: int) -> Versions:

@@ -10,9 +10,8 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.transaction import create_table_with_add_actions
 from pyspark.sql import DataFrame, SparkSession
 
-from pykraft.spark.tables.commit import COMMIT, Commit, add_action
+from pykraft.spark.tables.commit import COMMIT, Commit, ParquetFile, add_action, write_parquet_file
 from pykraft.spark.tables.delta import DeltaTables, write_parquet_files
-from pykraft.spark.tables.parquet_writer import ParquetFile, write_parquet_file
 
 LOG_COLUMNS = pa.schema(
     [

@@ -17,11 +17,11 @@ from pyspark.testing import assertDataFrameEqual
 
 from pykraft.errors import StorageError, UsageError
 from pykraft.spark.data_source.selection import columns_of
-from pykraft.spark.tables import delta, parquet_writer
-from pykraft.spark.tables.commit import Commit, add_action
+from pykraft.spark.tables import commit as commits
+from pykraft.spark.tables import delta
+from pykraft.spark.tables.commit import Commit, ParquetFile, add_action, write_parquet_file
 from pykraft.spark.tables.delta import DeltaTables, added_columns, convert_parquet_tables, write_parquet_files
 from pykraft.spark.tables.names import PARQUET_COLUMNS, RECORDS
-from pykraft.spark.tables.parquet_writer import ParquetFile, write_parquet_file
 from tests.spark.tables.files import append_rows, commit, frame, ids
 
 pytestmark = pytest.mark.spark
@@ -91,7 +91,7 @@ def test_an_append_is_tried_again_when_others_change_the_table(
             DeltaTable(tmp_path / "t").alter.set_table_properties({"delta.checkpointInterval": str(100 + changes)})
         return add_action(file)
 
-    monkeypatch.setattr(delta, "add_action", add_late)
+    monkeypatch.setattr(commits, "add_action", add_late)
     assert append_rows(tables, "t", frame(spark, 2).coalesce(1), commit(1)) == 1
     assert ids(spark, tables) == [1, 2]
     changes = delta.COMMIT_ATTEMPTS_MAX
@@ -258,7 +258,7 @@ def test_rows_of_a_task_that_failed_late_and_was_tried_again_are_there_once(
             raise RuntimeError("later")
         return part
 
-    monkeypatch.setattr(parquet_writer, "write_parquet_file", write_and_fail)
+    monkeypatch.setattr(commits, "write_parquet_file", write_and_fail)
     rows = frame(spark, *range(10)).repartition(2)
     assert append_rows(tables, "t", rows, commit(0)) == 10
     assert tables.replace("r", rows) == 10
@@ -322,7 +322,7 @@ def test_a_conversion_that_was_killed_is_repeated(
             raise KeyboardInterrupt(folder)
 
     with monkeypatch.context() as killed:
-        killed.setattr(parquet_writer, "sync_folder", die)
+        killed.setattr(commits, "sync_folder", die)
         with pytest.raises(KeyboardInterrupt):
             convert_parquet_tables(tables)
     assert rows_of(spark, tables) == [0, 1]

@@ -14,9 +14,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from pykraft.errors import StorageError, UsageError
 from pykraft.spark.tables import delta_upkeep
-from pykraft.spark.tables.commit import carried, newest_commit
+from pykraft.spark.tables.commit import ParquetFile, carried, newest_commit
 from pykraft.spark.tables.delta_upkeep import TableFile, compact, files_of, merge, plan, shorten_log, vacuum
-from pykraft.spark.tables.parquet_writer import ParquetFile
 from tests.spark.tables.files import LOG_COLUMNS, append, commit, forget_log, log_rows, make_table, written
 
 pytestmark = pytest.mark.spark

@@ -34,8 +34,7 @@ from tempfile import TemporaryDirectory
 from typing import Final, Self, TypeAlias
 
 from pykraft.client.reader import StateReader, read_in_a_thread
-from pykraft.client.remote.leader_fetch import LeaderFetch
-from pykraft.client.remote.leader_search import PATIENCE, Patience
+from pykraft.client.remote.leader_search import PATIENCE, LeaderFetch, Patience
 from pykraft.client.serde import bytes_serde
 from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, TEST_TOPIC_ID, TEST_TOPIC_NAME
 from pykraft.core.messages import FetchRequest, FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse
@@ -292,6 +291,10 @@ class FetchLimits:
 
 
 FETCH_LIMITS: Final = FetchLimits()
+QUERY_LIMITS: Final = FetchLimits(size_bytes_max=4 * 1024 * 1024, held_size_bytes_max=16 * 1024 * 1024)
+"""For a program that reads much at once."""
+QUERY_PATIENCE: Final = Patience(timeout_ms=60_000)
+"""A query should survive a fail-over, which takes some seconds."""
 
 
 class Observer(AbstractAsyncContextManager["Observer", None]):
@@ -332,6 +335,7 @@ class Observer(AbstractAsyncContextManager["Observer", None]):
         self._snapshots = SnapshotFetch(self._leader, patience, size_bytes_max=limits.size_bytes_max)
         self._window: Window | None = None
         self._is_under_way = False
+        self._fetch_size_bytes_max = limits.size_bytes_max
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
@@ -341,9 +345,10 @@ class Observer(AbstractAsyncContextManager["Observer", None]):
         self._snapshots.close()
         await self._leader.close()
 
-    def seek(self, start: Start | Offset) -> None:
-        """Begin anew at another place, over the same connection."""
+    def seek(self, start: Start | Offset, *, size_bytes_max: int | None = None) -> None:
+        """Begin anew at another place, over the same connection; with ``size_bytes_max`` in fetches of this size."""
         self._start, self._window, self._is_under_way = start, None, False
+        self._fetch_size_bytes_max = size_bytes_max or self._limits.size_bytes_max
 
     @property
     def next_offset(self) -> Offset | None:
@@ -359,6 +364,10 @@ class Observer(AbstractAsyncContextManager["Observer", None]):
     def topic_name(self) -> str:
         """The topic of the quorum's log; only right after `begin`."""
         return self._leader.topic_name
+
+    async def find_cluster_id(self) -> str | None:
+        """As `LeaderFetch.find_cluster_id`, over the same connection."""
+        return await self._leader.find_cluster_id()
 
     async def begin(self) -> Offset:
         """Find the leader and the start offset, unless known already; returns that offset.
@@ -491,7 +500,7 @@ class Observer(AbstractAsyncContextManager["Observer", None]):
             # offsets.
             last_fetched_epoch=epoch if window.end_epoch is None else window.end_epoch,
             wait_ms_max=self._limits.wait_ms_max,
-            size_bytes_max=self._limits.size_bytes_max,
+            size_bytes_max=self._fetch_size_bytes_max,
             high_watermark=-1 if window.high_watermark is None else window.high_watermark,
             is_committed_only=True,
         )

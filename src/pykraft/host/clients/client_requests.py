@@ -26,16 +26,14 @@ from pykraft.core.status import Status
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.clients.consumer_fetches import ConsumerFetches
 from pykraft.host.clients.leader_questions import ProducerIds, VoterEndpoints
-from pykraft.host.clients.produce_requests import ClientAnswer, ProduceRequests
+from pykraft.host.clients.produce_requests import ClientAnswer, ProduceRequests, RecordsProfile
 from pykraft.host.clients.producer_states import ProducerStates
-from pykraft.host.clients.records_profile import RecordsProfile
 from pykraft.host.clients.topics import NOBODY, ClientTopics, committed_end
-from pykraft.host.fetch_read import FetchReads, ReadableLog, RecordBuffers, batches_up_to, read_durable
+from pykraft.host.fetch_read import FetchReads, HeaderAndBytes, ReadableLog, RecordBuffers, batches_up_to, read_durable
 from pykraft.host.inbound import Requester
 from pykraft.host.inbox import Inbox
 from pykraft.host.ports import Ports
 from pykraft.host.producers import Producers
-from pykraft.host.recent_batches import HeaderAndBytes
 from pykraft.protocol.batch import scan
 from pykraft.protocol.messages import CLIENT_KEYS, ApiKey
 from pykraft.protocol.records import Record, decode_records

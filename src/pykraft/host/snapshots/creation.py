@@ -25,10 +25,9 @@ from pykraft.core.events import SnapshotFrozen
 from pykraft.core.log_view import LogView
 from pykraft.core.voter_history import VoterHistory
 from pykraft.errors import CorruptionError, PykraftError, SnapshotFailedError, StorageError, UsageError
-from pykraft.host.fetch_read import ReadableLog, read_durable
+from pykraft.host.fetch_read import ReadableLog, RecentBatches, read_durable
 from pykraft.host.inbox import Inbox
 from pykraft.host.ports import AT_ONCE_MS, Ports
-from pykraft.host.recent_batches import RecentBatches
 from pykraft.host.snapshots.files import SnapshotFailures, SnapshotFiles, unless_wrong
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, read_header
 from pykraft.snapshot.catalog import Reason, due

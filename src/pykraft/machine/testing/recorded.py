@@ -15,10 +15,10 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from pykraft.client.node import Node
-from pykraft.errors import CommandRejectedError, OutcomeUnknownError, PykraftError
+from pykraft.errors import CommandRejectedError, OutcomeUnknownError, PykraftError, ReplicasPartedError
 from pykraft.machine.replica import NotApplied
 from pykraft.machine.replicated import TIMEOUT_MS, Replicated
 from pykraft.machine.state_machine import Applied, StateMachine
@@ -28,6 +28,7 @@ from pykraft.sim.machine.clock import Clock
 C = TypeVar("C")
 R = TypeVar("R")
 CHECKED = "EqualReplicas"
+NOWHERE: Final = Applied(0, 0, 0, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +43,7 @@ class AppliedCall:
     digest: str
     command: object = None
     """The program's command; None where only log time has passed (``number`` is below 0)."""
-    time_ms: int = 0
-    """The log time."""
+    context: Applied = NOWHERE
 
 
 class Reference:
@@ -90,6 +90,11 @@ class Reference:
         else:
             seen = f"the state of node {node_id} is another one after {call.story} at offset {call.offset}"
         raise ViolationError(CHECKED, seen)
+
+
+def fail_with(parted: ReplicasPartedError) -> None:
+    """End the world: in it replicas part for good reason only, whoever is right."""
+    raise parted
 
 
 def fail_on(what: NotApplied) -> None:
@@ -143,14 +148,21 @@ class WatchedMachine(StateMachine[Numbered[C], R]):
         self.results = machine.results  # type: ignore[misc]
         self._reference = reference
         self._node_id = node_id
-        self._restored_digest: str | None = None
+        self._digest: str | None = None
+        """Of the present state; None while it was not needed."""
 
     def apply(self, command: Numbered[C], context: Applied, /) -> R:
         """See `StateMachine`. Errors: ViolationError."""
+        before = self._digest or digest_of(self.machine)
         try:
             result = self.machine.apply(command.command, context)
         except CommandRejectedError as error:
             self._applied(command, context, f"rejected: {error}")
+            if self._digest != before:
+                seen = (
+                    f"call {command.number}, {command.command!r}, was rejected ({error}), and changed the state before"
+                )
+                raise ViolationError("RejectedUnchanged", seen) from error
             raise
         self._applied(command, context, repr(self.results.serialize(result)))
         return result
@@ -163,7 +175,7 @@ class WatchedMachine(StateMachine[Numbered[C], R]):
 
     def elapse(self, context: Applied, /) -> None:
         """See `StateMachine`. Errors: ViolationError."""
-        before = digest_of(self.machine)
+        before, self._digest = digest_of(self.machine), None
         self.machine.elapse(context)
         # A replica that began with a snapshot may know a deadline better than others, which then change nothing.
         if digest_of(self.machine) != before:
@@ -175,11 +187,11 @@ class WatchedMachine(StateMachine[Numbered[C], R]):
 
     def restore(self, records: Iterable[bytes], /) -> None:
         self.machine.restore(records)
-        self.position = None
+        self.position = self._digest = None
 
     async def restore_stream(self, records: AsyncIterator[bytes], /) -> None:
         await self.machine.restore_stream(records)
-        self.position = None
+        self.position = self._digest = None
 
     def state_digest(self) -> tuple[int | None, str]:
         """The position and the digest of the state, for a read."""
@@ -196,8 +208,9 @@ class WatchedMachine(StateMachine[Numbered[C], R]):
             answer=answer,
             digest=digest_of(self.machine),
             command=command,
-            time_ms=context.time_ms,
+            context=context,
         )
+        self._digest = call.digest
         self.position = self._reference.met(self._node_id, self.position, call)
 
 

@@ -14,6 +14,8 @@ from typing import Any, Final, TypeVar
 
 from pykraft.errors import UsageError
 from pykraft.machine.state_machine import StateMachine
+from pykraft.machine.testing.recorded import AppliedCall
+from pykraft.machine.testing.replay import Replayer
 from pykraft.machine.testing.users import MachineUsers
 from pykraft.machine.testing.workload import DrawnCommands, MachineProgram, MachineWorkload, RepeatedProgram
 from pykraft.sim.facts.facts import Facts
@@ -65,6 +67,8 @@ class MachineReport:
     commands: int
     """Commands that were answered with a result or a rejection."""
     faults: int
+    replayed: int = 0
+    """Commands that another process applied once more; none if ``machine`` is made within a function."""
 
 
 def simulate(
@@ -85,6 +89,8 @@ def simulate(
     - all replicas answer each command alike, and have equal states after it;
     - each command is applied at most once, and an error says truly whether it is applied;
     - commands and reads are linearizable;
+    - a command that is rejected has changed nothing;
+    - a process with another hash seed, date and number answers the same commands alike, and has equal states;
     - nothing that a caller was told is lost, and all rules of the quorum.
 
     Instead of commands, a test may give a ``program``: it is called with the node and a random generator, again and
@@ -105,18 +111,20 @@ def simulate(
         raise UsageError("give either commands or a program")
     scenario = scenario_of(faults)
     passed: list[Outcome] = []
-    for seed in seeds:
-        run = partial(run_machines, machine, make)
-        result = run(seed, scenario=scenario)
-        if isinstance(result, Failure):
-            raise _failed(result, scenario, run, None if page is None else Path(page))
-        passed.append(result)
+    with Replayer(machine) as replayer:
+        run = partial(run_machines, machine, make, replay=replayer.difference)
+        for seed in seeds:
+            result = run(seed, scenario=scenario)
+            if isinstance(result, Failure):
+                raise _failed(result, scenario, run, None if page is None else Path(page))
+            passed.append(result)
     if not passed:
         raise UsageError("seeds is empty: no world was simulated")
     return MachineReport(
         worlds=len(passed),
         commands=sum(each.acknowledged for each in passed),
         faults=sum(sum(each.faults.values()) for each in passed),
+        replayed=replayer.count,
     )
 
 
@@ -129,12 +137,16 @@ def run_machines(
     until_us: int | None = None,
     recorder: Recorder | None = None,
     check_every: int | None = None,
+    replay: Callable[[Sequence[AppliedCall]], str | None] = lambda _: None,
 ) -> Outcome | Failure:
-    """Run one world; see `pykraft.sim.run.simulation.simulate`, and `Replicated` for ``check_every``."""
+    """Run one world; see `pykraft.sim.run.simulation.simulate`, and `Replicated` for ``check_every``.
+
+    ``replay`` gets what was applied in a world that passed, and says what is wrong with it.
+    """
     made: list[MachineUsers] = []
 
     def make(facts: Facts, watch: Watch, dice: Callable[[str], Random]) -> MachineUsers:
-        made.append(MachineUsers(machine, workload(), facts, watch, dice, check_every=check_every))
+        made.append(MachineUsers(machine, workload(), facts, watch, dice, check_every=check_every, replay=replay))
         return made[-1]
 
     try:

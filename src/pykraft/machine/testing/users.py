@@ -27,10 +27,9 @@ from types import CoroutineType
 from typing import Any, Final, cast
 from weakref import WeakSet
 
-from pykraft.client.engine import Engine
+from pykraft.client.life import Engine, LoopCall, NodeLoops
 from pykraft.client.listener import LeaderWatch
 from pykraft.client.node import Node
-from pykraft.client.thread import LoopCall, NodeLoops
 from pykraft.config import NodeConfig
 from pykraft.core.status import Status
 from pykraft.errors import NotRunningError, ProtocolError, PykraftError, StorageError, UnreachableError, UsageError
@@ -40,7 +39,15 @@ from pykraft.host.metrics import Metrics
 from pykraft.host.snapshots.creation import NewSnapshot
 from pykraft.machine.replicated import MachineRuntime, Replicated
 from pykraft.machine.state_machine import StateMachine
-from pykraft.machine.testing.recorded import CallHistory, RecordedNode, WatchedMachine, fail_on, judge
+from pykraft.machine.testing.recorded import (
+    AppliedCall,
+    CallHistory,
+    RecordedNode,
+    WatchedMachine,
+    fail_on,
+    fail_with,
+    judge,
+)
 from pykraft.machine.testing.workload import MachineWorkload, ProcessSeat
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
@@ -292,7 +299,7 @@ PIECE_RECORDS_MAX: Final = 3
 
 
 class SimulatedEngine:
-    """See `pykraft.client.engine.Engine`."""
+    """See `pykraft.client.life.Engine`."""
 
     def __init__(self, node: SimulatedNode, failed: Callable[[BaseException], None]) -> None:
         """``failed`` hears of the error that would end the node."""
@@ -419,12 +426,15 @@ class MachineUsers:
         facts: Facts,
         watch: Watch,
         dice: Callable[[str], Random],
+        *,
         check_every: int | None = None,
+        replay: Callable[[Sequence[AppliedCall]], str | None] = lambda _: None,
     ) -> None:
-        """``make`` makes the machine of a process."""
+        """``make`` makes the machine of a process; ``replay`` says what is wrong with what was applied in the end."""
         self.history = CallHistory(facts.clock)
         self._workload = workload
         self._check_every = check_every
+        self._replay = replay
         self._make = make
         self._facts = facts
         self._watch = watch
@@ -460,6 +470,7 @@ class MachineUsers:
             random_bytes=rng.randbytes,
             session_timeout_ms=SESSION_TIMEOUT_MS,
             on_not_applied=fail_on,
+            on_undecided=fail_with,
         )
         machine = WatchedMachine(self._make(), self.history.reference, int(node.node_id))
         replicated = Replicated(node.config, machine, check_every=self._check_every, runtime=runtime)
@@ -475,6 +486,8 @@ class MachineUsers:
     def over(self) -> None:
         """See `Users`. Errors: ViolationError."""
         judge(self.history.calls, self.history.reference)
+        if (found := self._replay(self.history.reference.calls)) is not None:
+            raise ViolationError("EqualProcesses", found)
         self._workload.over()
 
     async def _main(self, node: SimulatedNode, replicated: Replicated[WatchedMachine[Any, Any]], rng: Random) -> None:

@@ -29,8 +29,8 @@ from pykraft.host.inbound import BROKERS
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol import api
 from pykraft.protocol.api import decode_response, encode_request
+from pykraft.protocol.api import frame as framed
 from pykraft.protocol.batch import number_batch
-from pykraft.protocol.frame import frame as framed
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import encode_batch
 from pykraft.protocol.schema import Body

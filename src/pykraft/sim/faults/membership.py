@@ -31,7 +31,7 @@ from typing import Final
 from pykraft.core.messages import AddVoterRequest, ChangeVoterResponse, RemoveVoterRequest
 from pykraft.errors import ErrorCode
 from pykraft.host.ports import ConnectionId
-from pykraft.protocol.frame import frame as framed
+from pykraft.protocol.api import frame as framed
 from pykraft.rpc import codec
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.members import VoterRequest, replace_disk

@@ -27,7 +27,7 @@ from pykraft.core.state import Follower
 from pykraft.errors import ErrorCode
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import decode_request_header, encode_response
-from pykraft.protocol.frame import frame as framed
+from pykraft.protocol.api import frame as framed
 from pykraft.protocol.messages import API_VERSIONS, ApiKey
 from pykraft.protocol.values import encode_batch
 from pykraft.rpc import api_versions, codec

@@ -15,7 +15,7 @@ from typing import Final
 from pykraft.errors import ProtocolError
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import decode_response, encode_response
-from pykraft.protocol.frame import frame as framed
+from pykraft.protocol.api import frame as framed
 from pykraft.protocol.messages import APIS, ApiKey
 from pykraft.types import Buffer
 

@@ -1,14 +1,15 @@
 """Converts whole batches to Arrow rows of their records, in bulk; and what rows of batches share with them.
 
-Fields that all records of a batch share are repeated, and the values of KRaft's batches with values of one size are
-found and copied together (`pykraft.spark.data_source.bulk`). All other batches go through the protocol's own decoders.
+Fields that all records of a batch share are repeated. The values of KRaft's batches with values of one size are found
+and copied together (`pykraft.spark.data_source.bulk`), and those of all others are parsed together
+(`pykraft.spark.data_source.records`); control batches, and what is unusual, go through the protocol's own decoder.
 Only wanted columns are made: if none is in the records, they are not read, and malformed records under a valid CRC are
 not noticed. A damaged batch is an error with its position, or, if the caller tolerates damage, one row that reports it.
 The JSON of metadata records is kafka-dump-log's, but secrets are masked: tables are copied and looked at by many.
 
 Invariant: a batch that is passed on has the length in its header and a valid CRC. A row group holds at most `ROWS_MAX`
-rows and `BATCHES_SIZE_BYTES_MAX` of batches, unless a single batch holds more, and a compressed batch has a row group
-of its own. So memory is bounded whatever a file contains.
+rows and `BATCHES_SIZE_BYTES_MAX` of batches, decompressed, unless a single batch holds more. So memory is bounded
+whatever a file contains.
 
 Source: KIP-98, KIP-631; Kafka's ``DefaultRecordBatch`` and ``DumpLogSegments --cluster-metadata-decoder``.
 """
@@ -20,6 +21,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -27,23 +29,24 @@ import numpy as np
 import pyarrow as pa
 
 from pykraft.config import METADATA_TOPIC_NAME
-from pykraft.errors import CorruptionError, ProtocolError
+from pykraft.errors import CorruptionError, ProtocolError, StorageError
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, check_crc, open_batch, read_header
 from pykraft.protocol.compression import Compression
 from pykraft.protocol.control import TABLES, ControlType, control_type
 from pykraft.protocol.metadata.record import read_metadata_record, without_secrets
-from pykraft.protocol.records import Record, decode_records, decode_values
+from pykraft.protocol.records import Record, decode_records
 from pykraft.spark.arrow_columns import array_column, bytes_column, number_column, text_column
-from pykraft.spark.data_source.bulk import find_values, gather_values
+from pykraft.spark.data_source.bulk import find_values, values_of
 from pykraft.spark.data_source.headers import Headers, headers_of
-from pykraft.spark.data_source.selection import EVERY_RECORD, Selection
-from pykraft.spark.data_source.splits import OFFSET_MIN, Split
+from pykraft.spark.data_source.options import SourceOptions
+from pykraft.spark.data_source.records import TIMES_MAX, Bodies, ParsedRecords, cells, groups_of, merged, parse_records
+from pykraft.spark.data_source.selection import EVERY_BATCH, EVERY_RECORD, Selection, arrow_schema
+from pykraft.spark.data_source.splits import OFFSET_MIN, Origin, Split, chunks_with, judged, packed
 from pykraft.spark.data_source.walk import OFFSET_MAX
+from pykraft.spark.spark_versions import InputPartition
 from pykraft.types import Buffer, Offset
 
 INT32_MAX = 2**31 - 1
-COLUMN_MADE = 65_536
-"""Rows of a shared column; as many as a row group has, unless one batch has more."""
 PARTITION_TEXT = re.compile(r"[0-9]{1,9}")
 
 
@@ -61,7 +64,7 @@ TIMESTAMP_MS_MAX = (2**63 - 1) // MICROSECONDS_PER_MS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DamagedBytes:
-    """Bytes that are not a batch: where they start in the split, how many, the expected offset, and what is wrong."""
+    """Bytes that are not a batch: where they start in the origin, how many, the expected offset, and what is wrong."""
 
     position: int
     size_bytes: int
@@ -73,12 +76,12 @@ class DamagedBytes:
         return cls(position=position, size_bytes=header.size_bytes, offset=header.base_offset, text=str(problem))
 
 
-def damaged(split: Split, position: int, found: str) -> CorruptionError:
-    return CorruptionError(split.path, position=split.position + position, expected="a valid batch", found=found)
+def damaged(origin: Origin, position: int, found: str) -> CorruptionError:
+    return CorruptionError(origin.path, position=origin.position + position, expected="a valid batch", found=found)
 
 
 def sound_batches(
-    split: Split, data: Buffer, *, tolerant: bool, headers: Headers | None = None, are_checked: bool = False
+    origin: Origin, data: Buffer, *, tolerant: bool, headers: Headers | None = None, are_checked: bool = False
 ) -> Iterator[Headers | DamagedBytes]:
     """Batches that follow each other in ``data``; all of them are whole, and no byte that a CRC covers changed.
 
@@ -89,10 +92,10 @@ def sound_batches(
     """
     found = headers_of(data) if headers is None else headers
     begin = reached = 0
-    offset = split.start_offset
+    offset = origin.start_offset
     for index in [] if are_checked else np.flatnonzero(~found.have_crcs_of(data)).tolist():
         position, header = found.pair(index)
-        problem = damaged(split, position, _wrong_crc(data, position, header))
+        problem = damaged(origin, position, _wrong_crc(data, position, header))
         if not tolerant:
             raise problem
         if begin < index:
@@ -106,7 +109,7 @@ def sound_batches(
         reached, offset = position + header.size_bytes, header.end_offset
     if reached == len(data):
         return
-    fault = damaged(split, reached, _no_batch(data, reached))
+    fault = damaged(origin, reached, _no_batch(data, reached))
     if not tolerant:
         raise fault
     yield DamagedBytes(position=reached, size_bytes=len(data) - reached, offset=offset, text=str(fault))
@@ -129,51 +132,53 @@ def _no_batch(data: Buffer, position: int) -> str:
     return f"{len(data) - position} bytes"
 
 
-def location_columns(split: Split, positions: np.ndarray) -> dict[str, pa.Array]:
+def location_columns(origin: Origin, positions: np.ndarray) -> dict[str, pa.Array]:
     """The columns replica, segment, position, topic and partition of rows in batches at these positions of a file.
 
     The first three are null for batches from a live quorum.
     """
     count = len(positions)
-    topic, partition = _topic_and_partition(split)
+    topic, partition = _topic_and_partition(origin)
     columns = {"topic": constant(topic, count), "partition": constant(partition, count)}
-    if split.replica is None:
+    if origin.replica is None:
         nowhere = {"replica": constant(None, count), "segment": constant(None, count)}
         return columns | nowhere | {"position": pa.nulls(count, pa.int64())}
-    segment = constant(Path(split.path).name, count)
+    segment = constant(Path(origin.path).name, count)
     return columns | {
-        "replica": constant(split.replica, count),
+        "replica": constant(origin.replica, count),
         "segment": segment,
         "position": array_column(positions, pa.int64()),
     }
 
 
 def constant(value: str | int | None, count: int) -> pa.Array:
-    """A column of one value: a text, a 32-bit number, or a null text. Columns of up to `COLUMN_MADE` rows share one."""
-    if count > COLUMN_MADE:
-        return _constant(value, count)
-    return _constant(value, COLUMN_MADE).slice(0, count)
+    """A column of one value: a text, a 32-bit number, or a null text. Columns of about as many rows share one."""
+    return _constant(value, 1 << max(count - 1, 0).bit_length()).slice(0, count)
 
 
 @lru_cache(maxsize=32)
 def _constant(value: str | int | None, count: int) -> pa.Array:
     if value is None:
         return pa.nulls(count, pa.string())
-    return number_column([value] * count, pa.int32()) if isinstance(value, int) else text_column([value] * count)
+    if isinstance(value, int):
+        return array_column(np.full(count, value, dtype=np.int32), pa.int32())
+    text = value.encode()
+    edges = np.arange(count + 1, dtype=np.int32) * len(text)
+    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(edges), pa.py_buffer(text * count)])
 
 
-def _topic_and_partition(split: Split) -> tuple[str, int]:
-    if split.replica is None:
-        return METADATA_TOPIC_NAME, 0
-    name = Path(split.path).parent.name
+def _topic_and_partition(origin: Origin) -> tuple[str, int]:
+    if origin.replica is None:
+        return origin.topic or METADATA_TOPIC_NAME, 0
+    name = Path(origin.path).parent.name
     topic, _, partition = name.rpartition("-")
     return (topic, int(partition)) if topic and PARTITION_TEXT.fullmatch(partition) else (name, 0)
 
 
-def damage_row(split: Split, damage: DamagedBytes, schema: pa.Schema) -> pa.RecordBatch:
+def damage_row(origin: Origin, damage: DamagedBytes, schema: pa.Schema) -> pa.RecordBatch:
     """One row of these columns that reports damage and is null otherwise."""
-    position = np.array([split.position + damage.position], dtype=np.int64)
-    known = location_columns(split, position)
+    position = np.array([origin.position + damage.position], dtype=np.int64)
+    known = location_columns(origin, position)
     known["batch_size"] = number_column([min(damage.size_bytes, INT32_MAX)], pa.int32())
     known["offset"] = known["base_offset"] = number_column([damage.offset], pa.int64())
     known["corrupt"] = text_column([damage.text])
@@ -202,7 +207,7 @@ def _decoded(value: bytes | None) -> tuple[str | None, int | None, str | None, s
 
 
 def records_of(
-    split: Split,
+    origin: Origin,
     data: Buffer,
     *,
     tolerant: bool = False,
@@ -210,54 +215,47 @@ def records_of(
     are_checked: bool = False,
     selection: Selection = EVERY_RECORD,
 ) -> Iterator[pa.RecordBatch]:
-    """The wanted records of a split, CRC checked. ``data`` are its bytes; the rest is as in `sound_batches`.
+    """The wanted records of a origin, CRC checked. ``data`` are its bytes; the rest is as in `sound_batches`.
 
     Errors: CorruptionError with file, position and what was found; if ``tolerant``, a row reports the damage instead.
     """
-    for part in sound_batches(split, data, tolerant=tolerant, headers=headers, are_checked=are_checked):
+    for part in sound_batches(origin, data, tolerant=tolerant, headers=headers, are_checked=are_checked):
         if isinstance(part, DamagedBytes):
-            yield damage_row(split, part, selection.schema)
+            yield damage_row(origin, part, selection.schema)
             continue
-        for group in _groups(part.at((part.counts > 0) & selection.wanted(part))):
+        wanted = part.at((part.counts > 0) & selection.wanted(part))
+        for group, bodies in groups_of(data, wanted, rows_max=ROWS_MAX, size_bytes_max=BATCHES_SIZE_BYTES_MAX):
             try:
-                yield _Rows(split, data, group, selection).to_arrow()
+                yield _Rows(origin, data, group, bodies, selection).to_arrow()
             except CorruptionError:
                 if not tolerant:
                     raise
-                yield from _one_by_one(split, data, group, selection)
+                yield from _one_by_one(origin, data, group, bodies, selection)
 
 
-def _one_by_one(split: Split, data: Buffer, headers: Headers, selection: Selection) -> Iterator[pa.RecordBatch]:
+def _one_by_one(
+    origin: Origin, data: Buffer, headers: Headers, bodies: Bodies | None, selection: Selection
+) -> Iterator[pa.RecordBatch]:
     for index in range(len(headers)):
+        one = slice(index, index + 1)
+        own = None if bodies is None else bodies.at(one)
         try:
-            yield _Rows(split, data, headers.at(slice(index, index + 1)), selection).to_arrow()
+            yield _Rows(origin, data, headers.at(one), own, selection).to_arrow()
         except CorruptionError as error:
-            yield damage_row(split, DamagedBytes.batch(*headers.pair(index), error), selection.schema)
-
-
-def _groups(headers: Headers) -> Iterator[Headers]:
-    rows, size_bytes = np.cumsum(headers.counts), np.cumsum(headers.sizes_bytes)
-    alone = np.flatnonzero(headers.codecs != Compression.NONE)
-    begin = rows_before = size_bytes_before = 0
-    while begin < len(headers):
-        end = min(
-            int(np.searchsorted(rows, rows_before + ROWS_MAX, side="right")),
-            int(np.searchsorted(size_bytes, size_bytes_before + BATCHES_SIZE_BYTES_MAX, side="right")),
-        )
-        following = alone[np.searchsorted(alone, begin) :][:1].tolist()
-        if following:
-            end = min(end, following[0])
-        end = max(end, begin + 1)
-        yield headers.at(slice(begin, end))
-        begin, rows_before, size_bytes_before = end, int(rows[end - 1]), int(size_bytes[end - 1])
+            yield damage_row(origin, DamagedBytes.batch(*headers.pair(index), error), selection.schema)
 
 
 class _Rows:
-    def __init__(self, split: Split, data: Buffer, headers: Headers, selection: Selection) -> None:
-        """Errors: CorruptionError for malformed records that a wanted column needs."""
-        _believe_counts(split, data, headers)
-        self._split = split
+    def __init__(
+        self, origin: Origin, data: Buffer, headers: Headers, bodies: Bodies | None, selection: Selection
+    ) -> None:
+        """Errors: CorruptionError for malformed records that a wanted column needs, and without ``bodies``."""
+        if bodies is None:
+            position, header = headers.pair(0)
+            raise _not_unpacked(origin, data, position, header)
+        self._origin = origin
         self._data = data
+        self._bodies = bodies
         self._schema = selection.schema
         self._headers = headers
         self._counts = headers.counts
@@ -268,63 +266,88 @@ class _Rows:
         )
         self._timestamps = np.repeat(_timestamps_ms(headers), self._counts)
         self._control_types: dict[int, str] = {}
-        self._keys: dict[int, bytes] = {}
+        self._keys: pa.BinaryArray | None = None
         self._values: pa.BinaryArray | None = None
         if selection.has(*FROM_RECORDS):
-            self._read_records(with_values=selection.has(*FROM_VALUES))
-        else:
-            self._read_compacted()
+            self._read_records(with_keys=selection.has("key"), with_values=selection.has(*FROM_VALUES))
+        elif headers.are_compacted.any():
+            self._read_records(with_keys=False, with_values=False)
         if selection.has("timestamp"):
             self._check_timestamps()
 
-    def _read_records(self, *, with_values: bool) -> None:
+    def _read_records(self, *, with_keys: bool, with_values: bool) -> None:
         found = find_values(self._data, self._headers)
-        others: list[bytes | None] = []
-        for index in np.flatnonzero(~found.are_found).tolist():
-            others += self._read(index)
+        are_left = ~found.are_found & ~self._headers.are_control
+        are_parsed = np.zeros(len(are_left), dtype=np.bool_)
+        values = [(self._rows_of(found.are_found), values_of(self._data, found))] if with_values else []
+        keys: list[tuple[np.ndarray, pa.BinaryArray]] = []
+        if are_left.any():
+            parsed = self._parse(are_left)
+            are_parsed[are_left] = parsed.are_found
+            kept = np.repeat(parsed.are_found, self._counts[are_left])
+            rows = self._rows_of(are_parsed)
+            self._offsets[rows] = (
+                np.repeat(self._headers.column("base_offset"), self._counts)[rows] + (parsed.offset_deltas[kept])
+            )
+            are_own = ~np.repeat(self._headers.are_log_append_time, self._counts)[rows]
+            self._timestamps[rows] += np.where(are_own, parsed.time_deltas[kept], 0)
+            data = self._bodies.data
+            if with_values:
+                values.append((rows, cells(data, parsed.value_starts[kept], parsed.value_sizes[kept])))
+            if with_keys and (parsed.key_sizes[kept] >= 0).any():
+                keys.append((rows, cells(data, parsed.key_starts[kept], parsed.key_sizes[kept])))
+        for index in np.flatnonzero(~found.are_found & ~are_parsed).tolist():
+            records = self._read(index)
+            rows = np.arange(len(records)) + int(self._first_rows[index])
+            values.append((rows, bytes_column([record.value for record in records])))
+            keys.append((rows, bytes_column([record.key for record in records])))
         if with_values:
-            self._values = gather_values(self._data, found, np.repeat(found.are_found, self._counts), others)
+            self._values = merged(values, self._count)
+        if with_keys:
+            self._keys = merged(keys, self._count)
 
-    def _read_compacted(self) -> None:
-        for index in np.flatnonzero(self._headers.are_compacted).tolist():
-            self._read(index)
+    def _parse(self, which: np.ndarray) -> ParsedRecords:
+        """The records of these batches, as far as their columns hold what the batches claim."""
+        headers = self._headers.at(which)
+        parsed = parse_records(self._bodies.at(which), headers.counts, headers.column("last_offset_delta"))
+        parsed.are_found &= np.abs(headers.column("base_timestamp")) < TIMES_MAX
+        return parsed
 
-    def _read(self, index: int) -> Sequence[bytes | None]:
-        """The values of one batch; fields that its records override go into the columns. Errors: CorruptionError."""
+    def _rows_of(self, batches: np.ndarray) -> np.ndarray:
+        return np.flatnonzero(np.repeat(batches, self._counts))
+
+    def _read(self, index: int) -> Sequence[Record]:
+        """The records of one batch, of which some fields go into the columns. Errors: CorruptionError."""
         position, header = self._headers.pair(index)
         batch = self._data[position : position + header.size_bytes]
-        if not header.is_control and (values := _values_of_kraft(batch)) is not None:
-            return values
         try:
             records = decode_records(batch, verify_crc=False)
             for row, record in enumerate(records, start=int(self._first_rows[index])):
                 self._offsets[row] = record.offset
                 self._timestamps[row] = record.timestamp_ms
-                if record.key is not None:
-                    self._keys[row] = record.key
                 if header.is_control:
                     self._control_types[row] = _control_type(record)
         except ProtocolError as error:
-            raise damaged(self._split, position, str(error)) from error
-        return [record.value for record in records]
+            raise damaged(self._origin, position, str(error)) from error
+        return records
 
     def _check_timestamps(self) -> None:
         if self._timestamps.min() < -TIMESTAMP_MS_MAX or self._timestamps.max() > TIMESTAMP_MS_MAX:
             row = int(np.argmax(np.abs(self._timestamps.astype(np.float64))))
             batch = int(np.searchsorted(np.cumsum(self._counts), row, side="right"))
             position = int(self._headers.positions[batch])
-            raise damaged(self._split, position, f"one of the time {self._timestamps[row]} ms")
+            raise damaged(self._origin, position, f"one of the time {self._timestamps[row]} ms")
 
     def to_arrow(self) -> pa.RecordBatch:
         """The wanted columns of the rows at the wanted offsets."""
         columns = [self._column(field) for field in self._schema]
         rows = pa.RecordBatch.from_arrays(columns, schema=self._schema)
-        split = self._split
-        if (split.start_offset, split.end_offset) == (OFFSET_MIN, OFFSET_MAX):
+        origin = self._origin
+        if (origin.start_offset, origin.end_offset) == (OFFSET_MIN, OFFSET_MAX):
             return rows
         # Rows outside of the wanted offsets are at the start and at the end.
-        begin = int(np.searchsorted(self._offsets, split.start_offset))
-        return rows.slice(begin, max(0, int(np.searchsorted(self._offsets, split.end_offset)) - begin))
+        begin = int(np.searchsorted(self._offsets, origin.start_offset))
+        return rows.slice(begin, max(0, int(np.searchsorted(self._offsets, origin.end_offset)) - begin))
 
     def _column(self, field: pa.Field) -> pa.Array:
         headers = self._headers
@@ -345,8 +368,8 @@ class _Rows:
                 types = self._control_types
                 return text_column([types.get(row) for row in range(self._count)]) if types else self._nulls(field)
             case "key":
-                keys = self._keys
-                return bytes_column([keys.get(row) for row in range(self._count)]) if keys else self._nulls(field)
+                assert self._keys is not None
+                return self._keys
             case "value":
                 assert self._values is not None
                 return self._values
@@ -363,8 +386,8 @@ class _Rows:
 
     @cached_property
     def _location(self) -> dict[str, pa.Array]:
-        positions = self._split.position + self._headers.positions
-        return location_columns(self._split, np.repeat(positions, self._counts))
+        positions = self._origin.position + self._headers.positions
+        return location_columns(self._origin, np.repeat(positions, self._counts))
 
     def _nulls(self, field: pa.Field) -> pa.Array:
         return pa.nulls(self._count, field.type)
@@ -374,14 +397,12 @@ class _Rows:
         return array_column(np.repeat(values.astype(dtype), self._counts), kind)
 
 
-def _believe_counts(split: Split, data: Buffer, headers: Headers) -> None:
-    """Decompress batches before allocating for as many records as their headers claim. Errors: CorruptionError."""
-    for index in np.flatnonzero(headers.codecs != Compression.NONE).tolist():
-        position, header = headers.pair(index)
-        try:
-            open_batch(data[position : position + header.size_bytes], verify_crc=False)
-        except ProtocolError as error:
-            raise damaged(split, position, str(error)) from error
+def _not_unpacked(origin: Origin, data: Buffer, position: int, header: BatchHeader) -> CorruptionError:
+    try:
+        open_batch(data[position : position + header.size_bytes], verify_crc=False)
+    except ProtocolError as error:
+        return damaged(origin, position, str(error))
+    raise AssertionError("it was not decompressed before")
 
 
 def _timestamps_ms(headers: Headers) -> np.ndarray:
@@ -394,9 +415,133 @@ def _control_type(record: Record) -> str:
     return TABLES[ControlType(number)].name if number in TABLES else f"type {number}"
 
 
-def _values_of_kraft(batch: Buffer) -> list[bytes] | None:
-    """The values of a batch in KRaft's form; None for another client's batch, or a damaged one."""
+BATCH_ROWS_MAX = 4_096
+GROUP_ROWS_MIN = 8_192
+GROUP_SIZE_BYTES_MIN = 4 * 1024 * 1024
+"""Groups of rows of several segments are joined up to here."""
+
+
+def batches_of(
+    origin: Origin,
+    data: Buffer,
+    *,
+    tolerant: bool = False,
+    headers: Headers | None = None,
+    are_checked: bool = False,
+    selection: Selection = EVERY_BATCH,
+) -> Iterator[pa.RecordBatch]:
+    """The wanted batches of a origin, CRC checked. ``data`` are its bytes; the rest is as in `sound_batches`.
+
+    Errors: CorruptionError with file, position and what was found; if ``tolerant``, a row reports the damage instead.
+    """
+    for part in sound_batches(origin, data, tolerant=tolerant, headers=headers, are_checked=are_checked):
+        if isinstance(part, DamagedBytes):
+            yield damage_row(origin, part, selection.schema)
+            continue
+        are_within = (part.last_offsets >= origin.start_offset) & (part.column("base_offset") < origin.end_offset)
+        for group in _neighbors(part, are_within & selection.wanted(part)):
+            for begin in range(0, len(group), BATCH_ROWS_MAX):
+                yield _rows(origin, data, group.at(slice(begin, begin + BATCH_ROWS_MAX)), selection)
+
+
+def _neighbors(headers: Headers, are_wanted: np.ndarray) -> Iterator[Headers]:
+    edges = np.flatnonzero(np.diff(are_wanted, prepend=False, append=False))
+    for begin, end in edges.reshape(-1, 2).tolist():
+        yield headers.at(slice(begin, end))
+
+
+def _rows(origin: Origin, data: Buffer, headers: Headers, selection: Selection) -> pa.RecordBatch:
+    count, positions, sizes = len(headers), headers.positions, headers.sizes_bytes
+    edges = np.append(positions, positions[-1] + sizes[-1]).astype(np.int32)
+    codecs = [Compression(codec).name.lower() for codec in headers.codecs.tolist()]
+    columns = location_columns(origin, positions + origin.position) | {
+        "batch_size": array_column(sizes.astype(np.int32), pa.int32()),
+        "base_offset": array_column(headers.column("base_offset"), pa.int64()),
+        "last_offset": array_column(headers.last_offsets, pa.int64()),
+        "epoch": array_column(headers.column("epoch").astype(np.int32), pa.int32()),
+        "base_timestamp": _times(origin, positions, headers.column("base_timestamp")),
+        "max_timestamp": _times(origin, positions, headers.column("max_timestamp")),
+        "records_count": array_column(headers.counts.astype(np.int32), pa.int32()),
+        "is_control": array_column(headers.are_control, pa.bool_()),
+        "compression": text_column(codecs),
+        "crc": array_column(headers.column("crc"), pa.int64()),
+        "content": pa.BinaryArray.from_buffers(pa.binary(), count, [None, pa.py_buffer(edges), pa.py_buffer(data)]),
+        "corrupt": constant(None, count),
+    }
+    return pa.RecordBatch.from_arrays([columns[field.name] for field in selection.schema], schema=selection.schema)
+
+
+def _times(origin: Origin, positions: np.ndarray, times_ms: np.ndarray) -> pa.Array:
+    """A column of times. Errors: CorruptionError for a time that a column of microseconds cannot hold."""
+    beyond = np.flatnonzero((times_ms < -TIMESTAMP_MS_MAX) | (times_ms > TIMESTAMP_MS_MAX))
+    if len(beyond):
+        raise damaged(origin, int(positions[beyond[0]]), f"one of the time {times_ms[beyond[0]]} ms")
+    return array_column(times_ms * MICROSECONDS_PER_MS, arrow_schema("batches").field("base_timestamp").type)
+
+
+@dataclass(frozen=True)
+class SplitPartition(InputPartition):
+    """The chunks of logs that one task reads."""
+
+    splits: tuple[Split, ...]
+
+
+def partitions_of(splits: Sequence[Split], options: SourceOptions) -> list[SplitPartition]:
+    """The tasks for these splits, in order."""
+    return [SplitPartition(group) for group in packed(splits, tasks_min=options.tasks_min)]
+
+
+def read_split(partition: InputPartition, options: SourceOptions, selection: Selection) -> Iterator[pa.RecordBatch]:
+    """The wanted rows of the splits of one task.
+
+    Errors: CorruptionError, unless damage is to be marked; StorageError, unless a segment is gone and that may be.
+    """
+    if not isinstance(partition, SplitPartition):
+        return  # without partitions, Spark reads an empty placeholder
+    if len(partition.splits) == 1:
+        yield from _rows_of_split(partition.splits[0], options, selection)
+        return
+    # Of small segments: Spark takes as long for a group of ten rows as for thousands.
+    waiting: list[pa.RecordBatch] = []
+    count = size_bytes = 0
+    for rows in chain.from_iterable(_rows_of_split(split, options, selection) for split in partition.splits):
+        waiting.append(rows)
+        count, size_bytes = count + rows.num_rows, size_bytes + rows.nbytes
+        if count >= GROUP_ROWS_MIN or size_bytes >= GROUP_SIZE_BYTES_MIN:
+            yield _joined(waiting)
+            waiting, count, size_bytes = [], 0, 0
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(groups: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(groups) == 1:
+        return groups[0]
+    table = pa.Table.from_batches(groups).combine_chunks()
+    columns = [column.chunk(0) if column.num_chunks else pa.array([], column.type) for column in table.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=groups[0].schema)
+
+
+def _rows_of_split(split: Split, options: SourceOptions, selection: Selection) -> Iterator[pa.RecordBatch]:
     try:
-        return decode_values(batch, verify_crc=False)
-    except ProtocolError:
-        return None
+        yield from _rows_in(split, options, selection)
+    except StorageError as error:
+        # A node may delete a segment after the plan was made.
+        if options.fails_on_data_loss or not isinstance(error.__cause__, FileNotFoundError):
+            raise
+
+
+def _rows_in(split: Split, options: SourceOptions, selection: Selection) -> Iterator[pa.RecordBatch]:
+    if split.damage is not None:
+        size_bytes = split.end_position - split.position
+        damage = DamagedBytes(position=0, size_bytes=size_bytes, offset=split.start_offset, text=split.damage)
+        yield damage_row(split, damage, selection.schema)
+        return
+    rows_of = batches_of if options.rows == "batches" else records_of
+    for chunk in chunks_with(headers_of, split):
+        try:
+            yield from rows_of(
+                chunk.split, chunk.data, tolerant=options.tolerant, headers=chunk.headers, selection=selection
+            )
+        except CorruptionError as problem:
+            raise judged(split, problem) from problem

@@ -49,14 +49,15 @@ def find_replicas(patterns: Sequence[str]) -> list[ReplicaLog]:
             found += len(files)
             if files and fs.is_folder(path):
                 whole.add(path)
-            for file in files:
-                named.setdefault(file.parent, set()).add(file)
+            elif files:
+                named.setdefault(path.parent, set()).add(path)
         if not found:
             raise UsageError(f"{pattern}: no segment files; give partition directories, .log files or globs of them")
-    names = replica_names(sorted(named))
+    directories = sorted(whole | named.keys())
+    names = replica_names(directories)
     return [
         ReplicaLog(names[directory], directory, None if directory in whole else sorted(named[directory]), fs)
-        for directory in sorted(named)
+        for directory in directories
     ]
 
 
@@ -143,13 +144,37 @@ def while_segments_vanish(read: Callable[[], T]) -> T:
     raise AssertionError("the last try either returns or raises")
 
 
-def check_names(replicas: Sequence[ReplicaLog], options: SourceOptions) -> None:
-    """Reject offsets for a replica that does not exist. Errors: UsageError."""
-    there = [replica.name for replica in replicas]
+def check_bounds(replicas: Sequence[ReplicaLog], options: SourceOptions) -> None:
+    """Reject offsets for a replica that does not exist, and a start above the end of the log.
+
+    A single offset for several replicas may be above the ends of some, which are behind. Errors: UsageError.
+    """
     for option, bound in (("startingOffsets", options.start), ("endingOffsets", options.end)):
-        unknown = [name for name, _ in bound.by_replica if name not in there]
+        names = {name for replica in replicas for name in _names(replica)} if bound.by_replica else set()
+        unknown = [name for name, _ in bound.by_replica if name not in names]
         if unknown:
-            raise UsageError(f"the option {option} names {', '.join(unknown)}; the replicas are {', '.join(there)}")
+            known = ", ".join(replica.name for replica in replicas)
+            raise UsageError(f"the option {option} names {', '.join(unknown)}; the replicas are {known}")
+    if not options.fails_on_data_loss:
+        return
+    offsets = ((replica, _asked_offset(replica, options.start)) for replica in replicas)
+    asked = [(replica, offset) for replica, offset in offsets if offset is not None]
+    beyond = [(replica, offset, end) for replica, offset in asked if offset > (end := end_of(replica))]
+    if beyond and (options.start.by_replica or len(beyond) == len(asked)):
+        replica, offset, end = beyond[0]
+        raise UsageError(
+            f"{replica.directory}: offset {offset} is above the end of the log, {end}: start at latest, or at an "
+            "offset up to there"
+        )
+
+
+def _names(replica: ReplicaLog) -> tuple[str | None, ...]:
+    return replica.name, replica.id, replica.path
+
+
+def _asked_offset(replica: ReplicaLog, bound: Bound) -> Offset | None:
+    # An id costs a look at another folder.
+    return bound.offset_of(*_names(replica)) if bound.by_replica else bound.offset
 
 
 def find_start(replica: ReplicaLog, bound: Bound, *, or_log_start: bool = False) -> tuple[Offset, Cursor]:
@@ -157,7 +182,7 @@ def find_start(replica: ReplicaLog, bound: Bound, *, or_log_start: bool = False)
 
     Errors: as `plan_batch`.
     """
-    offset = bound.offset_of(replica.name)
+    offset = _asked_offset(replica, bound)
     if offset is not None:
         if or_log_start:
             offset = max(offset, replica.start().offset)
@@ -175,12 +200,12 @@ def end_of(replica: ReplicaLog) -> Offset:
     return while_segments_vanish(replica.end)
 
 
-def find_end(replica: ReplicaLog, bound: Bound, start: Cursor) -> Offset:
-    """The end offset of the query (exclusive). Errors: as `plan_batch`."""
-    offset = bound.offset_of(replica.name)
+def find_end(replica: ReplicaLog, bound: Bound, start: Cursor | None = None) -> Offset:
+    """The end offset of a query (exclusive) that begins at ``start``, or where the log does. Errors: `plan_batch`."""
+    offset = _asked_offset(replica, bound)
     if offset is not None:
         return offset
-    return OFFSET_MAX if bound.timestamp_ms is None else _since(replica, start, bound.timestamp_ms)
+    return OFFSET_MAX if bound.timestamp_ms is None else _since(replica, start or replica.start(), bound.timestamp_ms)
 
 
 def _since(replica: ReplicaLog, start: Cursor, timestamp_ms: int) -> Offset:

@@ -3,18 +3,27 @@
 Names are those of Spark's Kafka source where it has them, in any case. Invariant: the options do not contradict each
 other, and none of the Kafka source is ignored silently: it is an alias, has no effect by its nature, or is refused.
 
-Source: Spark's Kafka integration guide (options of the source, Spark 4).
+Spark takes one limit of a micro-batch at a time. If records and bytes are limited, Spark gets the records; bytes are
+added when it asks. Without a limit there is one of bytes, so that a stream that is far behind catches up in bounded
+micro-batches.
+
+Source: Spark's Kafka integration guide (options of the source, Spark 4; ``maxOffsetsPerTrigger``,
+``minOffsetsPerTrigger``, ``maxTriggerDelay``); PySpark's ``ReadLimit``.
 """
 
 import json
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pykraft.errors import UsageError
 from pykraft.types import Endpoint, Offset
+
+if TYPE_CHECKING:  # commands read options without Spark
+    from pykraft.spark.spark_versions import ReadLimit
 
 ALIASES: Final[Mapping[str, str]] = {"maxOffsetsPerTrigger": "maxRecordsPerTrigger"}
 """Kafka's name, and ours."""
@@ -57,6 +66,7 @@ KNOWN = (
     "maxTriggerDelay",
     "minPartitions",
     "failOnDataLoss",
+    "onTruncation",
     "corrupt",
     "columns",
     "pushFilters",
@@ -98,9 +108,9 @@ class Bound:
     timestamp_ms: int | None = None
     is_latest: bool = False
 
-    def offset_of(self, replica: str | None) -> Offset | None:
-        """The offset for this replica, if one was given."""
-        return dict(self.by_replica).get(replica or "", self.offset)
+    def offset_of(self, *names: str | None) -> Offset | None:
+        """The offset for the replica that has these names, if one was given."""
+        return next((offset for name, offset in self.by_replica if name in names), self.offset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +130,60 @@ class SourceOptions:
     trigger_delay_ms_max: int = TRIGGER_DELAY_MS
     tasks_min: int | None = None
     fails_on_data_loss: bool = True
+    repairs_truncation: bool = False
     pushes_filters: bool = False
+
+
+SIZE_BYTES_PER_TRIGGER: Final = 1024 * 1024 * 1024
+
+
+def default_limit(options: SourceOptions) -> "ReadLimit":
+    """The limit that Spark gets."""
+    # Not above: commands read options without Spark, and Spark 4.1 has no limits.
+    from pykraft.spark.spark_versions import ReadMaxBytes, ReadMaxRows
+
+    if options.records_per_trigger is not None:
+        return ReadMaxRows(options.records_per_trigger)
+    if options.size_bytes_per_trigger is not None:
+        return ReadMaxBytes(options.size_bytes_per_trigger)
+    return ReadMaxBytes(SIZE_BYTES_PER_TRIGGER)
+
+
+def records_and_bytes(limit: "ReadLimit | None", options: SourceOptions) -> tuple[int | None, int | None]:
+    """Most records and bytes of a micro-batch under Spark's limit; None for no limit, as before Spark 4.2."""
+    from pykraft.spark.spark_versions import ReadMaxBytes, ReadMaxRows
+
+    match limit:
+        case ReadMaxRows():
+            return limit.max_rows, options.size_bytes_per_trigger
+        case ReadMaxBytes():
+            return None, limit.max_bytes
+        case _:
+            return None, None
+
+
+class TriggerDelay:
+    """Holds a micro-batch back until it has enough records, but not for longer than the longest delay.
+
+    The first one after a start is not held back, as with the Kafka source.
+    """
+
+    def __init__(self, options: SourceOptions, clock: Callable[[], float] = time.monotonic) -> None:
+        self._records_min = options.records_min_per_trigger
+        self._delay_s_max = options.trigger_delay_ms_max / 1_000
+        self._clock = clock
+        self._triggered_at: float | None = None
+
+    def holds_back(self, records: int) -> bool:
+        """Whether to wait with so many new records; if not, the delay of the next micro-batch begins."""
+        if self._records_min is None or not records:
+            return False
+        now_s = self._clock()
+        is_late = self._triggered_at is None or now_s - self._triggered_at >= self._delay_s_max
+        if records < self._records_min and not is_late:
+            return True
+        self._triggered_at = now_s
+        return False
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
@@ -148,6 +211,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         records_min_per_trigger=read.number("minOffsetsPerTrigger", least=1),
         trigger_delay_ms_max=read.delay_ms("maxTriggerDelay", TRIGGER_DELAY_MS),
         tasks_min=read.number("minPartitions", least=1),
+        repairs_truncation=read.choice("onTruncation", ("fail", "repair")) == "repair",
         fails_on_data_loss=read.choice("failOnDataLoss", ("true", "false")) == "true",
         pushes_filters=read.choice("pushFilters", ("false", "true")) == "true",
     )

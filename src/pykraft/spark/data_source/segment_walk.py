@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +23,7 @@ from pykraft.errors import CorruptionError, ProtocolError
 from pykraft.log.evidence import ALL_SYNCED, read_evidence
 from pykraft.log.fs import File, Fs
 from pykraft.log.judge import Chain, EpochError, Evidence, Verdict
-from pykraft.log.paths import parse_segment_file
+from pykraft.log.paths import LOG, parse_segment_file
 from pykraft.log.scan import scan_headers
 from pykraft.log.tail import SECTOR_SIZE_BYTES, Expected, verdict_on, written_end
 from pykraft.protocol.batch import BatchHeader, check_crc
@@ -101,10 +102,17 @@ class WalkState:
         return Chain(self.evidence, offset, epoch, segment_offset=base_offset_of(self.segment))
 
 
+@lru_cache(maxsize=65_536)
+def segment_offset(name: str) -> Offset | None:
+    """The base offset in the name of a segment; None for another file. Each trigger reads all names again."""
+    parsed = parse_segment_file(name)
+    return parsed[0] if parsed is not None and parsed[1] == LOG else None
+
+
 def base_offset_of(segment: Path) -> Offset:
-    parsed = parse_segment_file(segment.name)
-    assert parsed is not None, f"{segment} is not a segment"
-    return parsed[0]
+    offset = segment_offset(segment.name)
+    assert offset is not None, f"{segment} is not a segment"
+    return offset
 
 
 def walk_segment(state: WalkState, *, tolerant: bool) -> Iterator[BatchSpan]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Generic, Protocol, TypeVar
 
-from pykraft.errors import CorruptionError, ProtocolError, StorageError, UsageError
+from pykraft.errors import CorruptionError, ProtocolError, StorageError, TruncatedLogError
 from pykraft.log.evidence import read_evidence
 from pykraft.log.fs import File, Fs
 from pykraft.log.judge import Chain, EpochError, Verdict
@@ -35,6 +35,10 @@ from pykraft.types import Buffer, Epoch, Offset
 SPLIT_SIZE_BYTES = 128 * 1024 * 1024
 """About how much of a segment one task reads, as Spark's own sources of files do; each task costs 40 ms of processor
 time before its first row."""
+OPEN_SIZE_BYTES = 1024 * 1024
+"""To open a segment, and to read what other files say about its log, counts as so many bytes."""
+TASKS_FEW = 32
+TASK_SIZE_BYTES_MIN = 4 * 1024 * 1024
 CHUNK_SIZE_BYTES = 4 * 1024 * 1024
 """About how much of it is in memory at one time: what a processor's cache holds is decoded in two thirds of the time.
 """
@@ -114,20 +118,30 @@ class BatchIdentity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Split:
-    """Whole batches of one segment, from ``position`` to ``end_position``, and the wanted offsets.
+class Origin:
+    """Where batches are from, and their wanted offsets, the end excluded.
 
-    Ends are exclusive; batches of a live quorum have no positions. ``first`` and ``last`` are its first and last batch,
-    None if no plan knows them. If ``damage`` is set, these bytes are not batches; a batch should start there at
-    ``start_offset``.
+    Batches of a live quorum have no ``replica`` and no ``position``, and ``path`` only names the quorum in messages;
+    they have the ``topic`` that the directory's name says of others.
     """
 
-    replica: str | None
+    replica: str | None = None
     path: str
+    topic: str | None = None
     position: int = 0
-    end_position: int = 0
     start_offset: Offset = OFFSET_MIN
     end_offset: Offset = OFFSET_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split(Origin):
+    """Whole batches of one segment, from ``position`` to ``end_position``.
+
+    Ends are exclusive. ``first`` and ``last`` are its first and last batch, None if no plan knows them. If ``damage``
+    is set, these bytes are not batches; a batch should start there at ``start_offset``.
+    """
+
+    end_position: int = 0
     first: BatchIdentity | None = None
     last: BatchIdentity | None = None
     damage: str | None = None
@@ -268,6 +282,25 @@ def _goes_on(split: Split, one: BatchSpan, size_bytes: int) -> bool:
     return is_same and one.end_position - split.position <= size_bytes
 
 
+def packed(splits: Sequence[Split], *, tasks_min: int | None = None) -> list[tuple[Split, ...]]:
+    """Put small splits together, in order: a task costs more than the opening of a file.
+
+    `TASKS_FEW` tasks are enough for small splits; ``tasks_min`` asks for more.
+    """
+    weights = [split.end_position - split.position + OPEN_SIZE_BYTES for split in splits]
+    few = max(TASK_SIZE_BYTES_MIN, sum(weights) // TASKS_FEW)
+    most = min(SPLIT_SIZE_BYTES, few, sum(weights) // (tasks_min or 1))
+    groups: list[list[Split]] = []
+    room = 0
+    for split, weight in zip(splits, weights, strict=True):
+        if weight > room:
+            groups.append([])
+            room = most
+        groups[-1].append(split)
+        room -= weight
+    return [tuple(group) for group in groups]
+
+
 def read_chunks(split: Split, *, size_bytes: int = CHUNK_SIZE_BYTES) -> Iterator[SplitChunk[ScannedHeaders]]:
     """As `chunks_with`, without NumPy."""
     return chunks_with(scanned_headers, split, size_bytes=size_bytes)
@@ -281,8 +314,8 @@ def chunks_with(
     A chunk has about ``size_bytes``, or one batch. ``read_headers`` returns the headers of the whole batches at the
     beginning of some bytes.
 
-    Errors: UsageError when the log was written anew since the plan was made; CorruptionError when the file is no longer
-    as it was, or a batch contradicts the other files; StorageError when it cannot be read.
+    Errors: TruncatedLogError when the log was written anew since the plan was made; CorruptionError when the file is no
+    longer as it was, or a batch contradicts the other files; StorageError when it cannot be read.
     """
     try:
         yield from _read_chunks(read_headers, split, max(size_bytes, HEADER_SIZE_BYTES))
@@ -362,8 +395,8 @@ def judged(split: Split, problem: CorruptionError) -> CorruptionError:
     return error_of(problem, evidence.verdict_on(problem, expected.base_offset, judge_bytes=judge_bytes))
 
 
-def _rewritten(split: Split, position: int, found: BatchIdentity, planned: BatchIdentity | None) -> UsageError:
-    return UsageError(
+def _rewritten(split: Split, position: int, found: BatchIdentity, planned: BatchIdentity | None) -> TruncatedLogError:
+    return TruncatedLogError(
         f"{split.path}: near position {position} stands {found}, where {planned} stood when the plan was made: the log "
         "was cut back and rewritten. A replica may lose what it has not committed. Read a live quorum with the option "
         "bootstrap.controllers, or ask again; a stream needs another checkpoint"

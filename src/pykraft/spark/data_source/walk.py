@@ -18,21 +18,24 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Final, overload
 
-from pykraft.errors import CorruptionError, ProtocolError, StorageError, UsageError
+from pykraft.errors import CorruptionError, ProtocolError, StorageError, TruncatedLogError, UsageError
+from pykraft.log.directory import meta_in
 from pykraft.log.evidence import ALL_SYNCED, read_evidence
 from pykraft.log.fs import File, Fs
 from pykraft.log.index import OFFSET_ENTRY
 from pykraft.log.judge import Evidence, end_of_cleaning, refuse_impossible
-from pykraft.log.paths import DELETED, LOG, OFFSET_INDEX, parse_segment_file
+from pykraft.log.paths import DELETED, LOG, OFFSET_INDEX, segment_file
 from pykraft.log.scan import scan_headers
+from pykraft.log.small_files.meta import MetaProperties
 from pykraft.log.tail import Expected
 from pykraft.object_storage.files import Files
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, read_header
-from pykraft.spark.data_source.segment_walk import BatchSpan, WalkState, base_offset_of, walk_segment
-from pykraft.types import EPOCH_ZERO, Epoch, Offset
+from pykraft.spark.data_source.segment_walk import BatchSpan, WalkState, base_offset_of, segment_offset, walk_segment
+from pykraft.types import EPOCH_ZERO, Epoch, Offset, uuid_text
 
 OFFSET_MAX = Offset(2**63 - 1)
 
@@ -58,6 +61,39 @@ class Cursor:
     before_position: int = 0
 
 
+class Segments(Sequence[Path]):
+    """The segments of a folder, oldest first: names, of which paths are made only when they are needed."""
+
+    def __init__(self, folder: Path, names: Sequence[str], begin: int = 0) -> None:
+        self._folder = folder
+        self._names = names
+        self._begin = begin
+
+    def __len__(self) -> int:
+        return len(self._names) - self._begin
+
+    @overload
+    def __getitem__(self, at: int) -> Path: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> "Segments": ...
+
+    def __getitem__(self, at: int | slice) -> "Path | Segments":
+        """One of them, or those from an index on."""
+        if isinstance(at, slice):
+            assert (at.stop, at.step) == (None, None), "up to the newest one"
+            return Segments(self._folder, self._names, self._begin + at.start)
+        return self._folder / self._names[at + self._begin if at >= 0 else at]
+
+    def holding(self, offset: Offset) -> int:
+        """The index of the segment that may hold an offset: the last one that does not begin after it."""
+        return bisect_right(self._names, segment_file(offset, LOG), lo=self._begin) - 1 - self._begin
+
+    @property
+    def base_offsets(self) -> list[Offset]:
+        return [base_offset_of(Path(name)) for name in self._names[self._begin :]]
+
+
 class ReplicaLog:
     """The log of one replica: all segments of a directory, or only the named ones."""
 
@@ -67,17 +103,41 @@ class ReplicaLog:
         self.name = name
         self.fs = fs or Files()
         self.directory = directory
+        self.is_copy = False
+        """True if other replicas have the same directory id."""
         self._named = frozenset(named) if named is not None else None
 
-    def segments(self) -> list[Path]:
+    @cached_property
+    def meta(self) -> MetaProperties | None:
+        """The properties of the directory that the partition lies in; None if they are not there or unreadable."""
+        try:
+            return meta_in(self.fs, self.directory.parent)
+        except StorageError:
+            return None
+
+    @property
+    def id(self) -> str | None:
+        """Directory id and partition, which stay when the directory is moved; None without an id of its own."""
+        if self.is_copy or self.meta is None or self.meta.directory_id is None:
+            return None
+        return f"{uuid_text(self.meta.directory_id)}/{self.directory.name}"
+
+    @property
+    def path(self) -> str:
+        """The whole path, or the URI."""
+        return str(self.directory.absolute())
+
+    def segments(self) -> Segments:
         """The segments that are there now, oldest first. Errors: StorageError when the directory cannot be read."""
         found = self._everything()
-        return found if self._named is None else [segment for segment in found if segment in self._named]
+        if self._named is None:
+            return found
+        return Segments(self.directory, [segment.name for segment in found if segment in self._named])
 
-    def _everything(self) -> list[Path]:
+    def _everything(self) -> Segments:
         """All segments that count, oldest first. Errors: StorageError."""
-        found = segments_of(self.fs, self.directory)
         names = self.fs.listdir(self.directory)
+        found = Segments(self.directory, [name for name in names if segment_offset(name) is not None])
         if len(found) > 1 and any(name.endswith(LOG + DELETED) for name in names):
             found = _after_cleaning(self.fs, names, found)
         return found
@@ -114,7 +174,7 @@ class ReplicaLog:
 
         If the cursor is complete this reads one header, so it is cheap enough for each micro-batch.
 
-        Errors: UsageError if the batch has changed, or if the log starts after the cursor.
+        Errors: TruncatedLogError if the batch has changed; UsageError if the log starts after the cursor.
         """
         if self._is_there(cursor):
             return cursor
@@ -131,12 +191,12 @@ class ReplicaLog:
             break
         raise self.cut_back(cursor.offset)
 
-    def cut_back(self, offset: Offset) -> UsageError:
+    def cut_back(self, offset: Offset) -> TruncatedLogError:
         """The error for a log that no longer holds what was read of it up to this offset."""
-        return UsageError(
+        return TruncatedLogError(
             f"{self.directory}: the log was cut back below offset {offset}, up to which it was read. A "
-            "replica may lose what it has not committed. Read a live quorum with the option bootstrap.controllers, or "
-            "start over with another checkpoint"
+            "replica may lose what it has not committed. Read a live quorum with the option bootstrap.controllers, go "
+            "on before the cut with onTruncation = repair, or start over with another checkpoint"
         )
 
     def walk(self, cursor: Cursor, *, tolerant: bool = False) -> Iterator[BatchSpan]:
@@ -155,14 +215,16 @@ class ReplicaLog:
         Errors: StorageError for a segment that is gone.
         """
         everything = self._everything()
-        walked = [at for at, segment in enumerate(everything) if self._named is None or segment in self._named]
+        walked: Sequence[int] = range(len(everything))
+        if self._named is not None:
+            walked = [at for at, segment in enumerate(everything) if segment in self._named]
         begin = 0
         if cursor.segment is not None:
-            found = [index for index, at in enumerate(walked) if everything[at] == cursor.segment]
-            if not found:
+            at = everything.holding(base_offset_of(cursor.segment))
+            if at not in walked or everything[at] != cursor.segment:
                 gone = StorageError(cursor.segment, "is gone: the node deleted it", repair="read from the log start")
                 raise gone from FileNotFoundError(cursor.segment)
-            begin = found[0]
+            begin = walked.index(at)
         evidence = self.evidence()
         position, expected = cursor.position, Expected(base_offset=cursor.offset, epoch=cursor.epoch)
         for index, at in enumerate(walked[begin:], start=begin):
@@ -193,7 +255,7 @@ class ReplicaLog:
         """
         if self._named is None:
             names = self.fs.listdir(self.directory)
-            base_offsets = [base_offset_of(one) for one in self.segments()]
+            base_offsets = self.segments().base_offsets
             repair = f"read what is left with startingOffsets={min(base_offsets, default=0)}, or by naming segments"
             refuse_impossible(self.directory, names, base_offsets, repair=repair)
 
@@ -231,7 +293,7 @@ class ReplicaLog:
         if point is not None:
             # The log may end before the segment that should hold the offset: nothing from the point on need be synced.
             offset = max(min(offset, point), base_offset_of(segments[0]))
-        segment = [one for one in segments if base_offset_of(one) <= offset][-1]
+        segment = segments[segments.holding(offset)]
         with (
             closing(self.fs.open(segment)) as file,
             suppress(_UnusableError),
@@ -244,10 +306,11 @@ class ReplicaLog:
         return Cursor(offset=base_offset_of(segment), segment=segment)
 
 
-def segments_of(fs: Files, path: Path) -> list[Path]:
+def segments_of(fs: Files, path: Path) -> Sequence[Path]:
     """Segment files, oldest first: those of a directory, or the named one. Errors: StorageError."""
-    candidates = [path / name for name in fs.listdir(path)] if fs.is_folder(path) else [path]
-    return [file for file in candidates if (parsed := parse_segment_file(file.name)) and parsed[1] == LOG]
+    if fs.is_folder(path):
+        return Segments(path, [name for name in fs.listdir(path) if segment_offset(name) is not None])
+    return [path] if segment_offset(path.name) is not None else []
 
 
 def after(one: BatchSpan, before: Cursor) -> Cursor:
@@ -264,7 +327,7 @@ def after(one: BatchSpan, before: Cursor) -> Cursor:
     )
 
 
-def _after_cleaning(fs: Files, names: Sequence[str], segments: list[Path]) -> list[Path]:
+def _after_cleaning(fs: Files, names: Sequence[str], segments: Segments) -> Segments:
     """Without the segments before a gap that a power loss left in a cleaning; snapshots hold their records."""
     for at in range(len(segments) - 1, 0, -1):
         gap = (_end_of(fs, segments[at - 1]), base_offset_of(segments[at]))

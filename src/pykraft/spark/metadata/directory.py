@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from pykraft.client.reader import StateReader
-from pykraft.client.remote.observer import Observer, Start
+from pykraft.client.remote.observer import QUERY_LIMITS, QUERY_PATIENCE, Observer, Start
 from pykraft.config import METADATA_TOPIC_NAME
 from pykraft.errors import CorruptionError, ProtocolError, UsageError
 from pykraft.log.fs import Fs
@@ -32,7 +32,6 @@ from pykraft.protocol.records import Record, decode_records
 from pykraft.snapshot.files import BOOTSTRAP_ID, list_snapshots
 from pykraft.snapshot.head import SnapshotReader, read_head
 from pykraft.spark.data_source.file_plan import end_of, find_replicas, plan_batch
-from pykraft.spark.data_source.live import FETCH_LIMITS, PATIENCE
 from pykraft.spark.data_source.options import parse_options
 from pykraft.spark.data_source.splits import ScannedHeaders, SplitChunk, judged, read_chunks
 from pykraft.spark.data_source.walk import ReplicaLog
@@ -199,8 +198,8 @@ class _Reading:
             self._bootstrap,
             start=Start.EARLIEST,
             client_id=CLIENT_ID,
-            patience=PATIENCE,
-            limits=FETCH_LIMITS,
+            patience=QUERY_PATIENCE,
+            limits=QUERY_LIMITS,
             load_snapshot=self._load,
         )
         async with observer:

@@ -21,14 +21,14 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pykraft.errors import PykraftError
+from pykraft.errors import PykraftError, TruncatedLogError
 from pykraft.spark.error_text import error_in, reason
 from pykraft.spark.pipeline.silver import TABLE_COLUMNS, write_files
-from pykraft.spark.pipeline.status import check_belongs, commit_of
+from pykraft.spark.pipeline.status import check_belongs
 from pykraft.spark.pipeline.upkeep import keep_stream_tables
-from pykraft.spark.tables.commit import Commit
+from pykraft.spark.tables.commit import Commit, commit_of, cuts_of
 from pykraft.spark.tables.delta import DeltaTables, convert_parquet_tables
-from pykraft.spark.tables.names import CHECKPOINT, QUERY, UPKEEP_INTERVAL
+from pykraft.spark.tables.names import BRONZE, CHECKPOINT, QUERY, UPKEEP_INTERVAL
 
 RESTARTS_MAX = 3
 """Restarts without a finished micro-batch in between."""
@@ -62,7 +62,7 @@ class KeptQuery:
         except StreamingQueryException as error:
             ours = error_in(str(error))
             self._poll()
-            if ours is not None or self._left == 0:
+            if self._left == 0 or not (ours is None or isinstance(ours, TruncatedLogError)):
                 raise (ours or PykraftError(f"the query ended: {reason(str(error))}")) from error
         self._left -= 1
         self.restarts += 1
@@ -115,7 +115,8 @@ def start_pipeline(spark: SparkSession, options: PipelineOptions) -> StreamingQu
     source = spark.readStream.format("pykraft").options(**_limited(options.source), rows="batches").load()
 
     def write(frame: DataFrame, batch_id: int) -> None:
-        append_all(tables, frame, commit_of(checkpoint, _stream_of(frame), batch_id))
+        commit = commit_of(checkpoint, _stream_of(frame), batch_id)
+        append_all(tables, frame, commit, cuts=cuts_of(checkpoint, batch_id))
         # A kill here repeats the micro-batch, which the tables have, and then the upkeep.
         keep_stream_tables(options.root, batch_id, interval=options.upkeep_interval)
 
@@ -124,15 +125,21 @@ def start_pipeline(spark: SparkSession, options: PipelineOptions) -> StreamingQu
     return trigger.start()
 
 
-def append_all(tables: DeltaTables, bronze: DataFrame, commit: Commit) -> None:
-    """Append one micro-batch to all tables.
+def append_all(
+    tables: DeltaTables, bronze: DataFrame, commit: Commit, *, cuts: Mapping[str, int] | None = None
+) -> None:
+    """Append one micro-batch to all tables, after the rows from ``cuts`` on were deleted (replica and offset).
 
     Errors: UsageError if it does not follow what they hold; StorageError; errors of the tasks, as Spark raises them.
     """
     appends = {}
     for name, columns in TABLE_COLUMNS.items():
         # After a kill in between, Spark repeats the batch; some tables have it already.
-        if (append := tables.begin(name, columns, commit)) is not None:
+        append = tables.begin(name, columns, commit)
+        if append is not None and cuts:
+            tables.cut(name, "base_offset" if name == BRONZE else "offset", cuts)
+            append = tables.begin(name, columns, commit)
+        if append is not None:
             appends[name] = append
     if appends:
         files = write_files(bronze, {name: append.folder for name, append in appends.items()})
@@ -146,6 +153,6 @@ def _stream_of(frame: DataFrame) -> str:
 
 def _limited(source: Mapping[str, str]) -> dict[str, str]:
     given = {name.lower() for name in source}
-    if any(name.lower() in given for name in LIMIT_OPTIONS):
-        return dict(source)
-    return {**source, "maxBytesPerTrigger": str(BATCH_SIZE_BYTES_MAX)}
+    has_limit = any(name.lower() in given for name in LIMIT_OPTIONS)
+    limit = {} if has_limit else {"maxBytesPerTrigger": str(BATCH_SIZE_BYTES_MAX)}
+    return {"onTruncation": "repair", **source, **limit}

@@ -27,10 +27,10 @@ from pykraft.spark.arrow_columns import array_column, list_column, number_column
 from pykraft.spark.data_source.decode import DamagedBytes, damage_row, records_of
 from pykraft.spark.data_source.selection import BATCHES, arrow_schema, columns_of
 from pykraft.spark.data_source.selection import RECORDS as RECORD_COLUMNS
-from pykraft.spark.data_source.splits import Split
+from pykraft.spark.data_source.splits import Origin
+from pykraft.spark.tables.commit import ParquetFile, ParquetOutput
 from pykraft.spark.tables.delta import FILE_COLUMNS, FILE_NAMES, column_types, file_columns
 from pykraft.spark.tables.names import BRONZE, CONTROL, RECORDS
-from pykraft.spark.tables.parquet_writer import ParquetFile, ParquetOutput
 from pykraft.types import Offset
 
 CONTROL_COLUMNS = columns_of(
@@ -83,14 +83,14 @@ def _runs(group: pa.RecordBatch) -> Iterator[range]:
 
 def _decode_run(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     first = {name: rows.column(name)[0].as_py() for name in PLACED if name != "content"}
-    split = Split(replica=first["replica"], path=first["segment"] or "", position=first["position"] or 0)
+    origin = Origin(replica=first["replica"], path=first["segment"] or "", position=first["position"] or 0)
     if first["corrupt"] is not None:
         offset = Offset(first["base_offset"])
         damage = DamagedBytes(position=0, size_bytes=first["batch_size"], offset=offset, text=first["corrupt"])
-        yield damage_row(split, damage, arrow_schema("records"))
+        yield damage_row(origin, damage, arrow_schema("records"))
     else:
         # The source has compared the CRC of each batch that is not marked.
-        yield from records_of(split, b"".join(rows.column("content").to_pylist()), tolerant=True, are_checked=True)
+        yield from records_of(origin, b"".join(rows.column("content").to_pylist()), tolerant=True, are_checked=True)
 
 
 def control_in(records: pa.RecordBatch) -> pa.RecordBatch:

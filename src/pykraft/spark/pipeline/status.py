@@ -16,16 +16,14 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from pykraft.errors import StorageError, UsageError
+from pykraft.errors import UsageError
 from pykraft.spark.data_source.options import parse_options
 from pykraft.spark.pipeline.upkeep import refuse_parquet
-from pykraft.spark.tables.commit import Commit
+from pykraft.spark.tables.commit import end_offset, offsets_in
 from pykraft.spark.tables.delta import DeltaTables
 from pykraft.spark.tables.names import CHECKPOINT, TABLES
 
-METADATA, OFFSETS, COMMITS = "metadata", "offsets", "commits"
-SOURCE_LINE = 2
-"""Line of the source's offset in a file of ``offsets``, after the version and the metadata."""
+METADATA, COMMITS = "metadata", "commits"
 
 
 def last_batch_id(checkpoint: Path) -> int | None:
@@ -33,32 +31,6 @@ def last_batch_id(checkpoint: Path) -> int | None:
     folder = checkpoint / COMMITS
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     return max((int(name) for name in names if name.isdigit()), default=None)
-
-
-def end_offset(checkpoint: Path, batch_id: int) -> dict[str, Any] | None:
-    """The end of a micro-batch as the source wrote it; None if the file has another form."""
-    try:
-        found = json.loads((checkpoint / OFFSETS / str(batch_id)).read_text().splitlines()[SOURCE_LINE])
-    except (OSError, ValueError, IndexError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def commit_of(checkpoint: Path, stream: str, batch_id: int) -> Commit:
-    """The commit of the current micro-batch. Errors: StorageError if the checkpoint does not have it."""
-    end = _known(checkpoint, batch_id)
-    start = begin_of(end) if batch_id == 0 else place_of(_known(checkpoint, batch_id - 1))
-    return Commit(stream=stream, batch_id=batch_id, start=start, end=place_of(end))
-
-
-def place_of(offset: Mapping[str, Any]) -> dict[str, Any]:
-    """Cluster and offsets of the source, without fields that only help to find the position again."""
-    return _at(offset, "offset")
-
-
-def begin_of(offset: Mapping[str, Any]) -> dict[str, Any]:
-    """Where the stream began, which each of its offsets records."""
-    return _at(offset, "began")
 
 
 def check_belongs(tables: DeltaTables, checkpoint: Path, source: Mapping[str, str]) -> None:
@@ -82,22 +54,8 @@ def check_belongs(tables: DeltaTables, checkpoint: Path, source: Mapping[str, st
     )
 
 
-def _known(checkpoint: Path, batch_id: int) -> dict[str, Any]:
-    found = end_offset(checkpoint, batch_id)
-    if found is None:
-        raise StorageError(checkpoint / OFFSETS / str(batch_id), "does not contain the end of the micro-batch")
-    return found
-
-
-def _at(offset: Mapping[str, Any], key: str) -> dict[str, Any]:
-    if "replicas" in offset:
-        positions = {name: position[key] for name, position in offset["replicas"].items() if key in position}
-        return {"cluster": offset["cluster"], "replicas": dict(sorted(positions.items()))}
-    return {"cluster": offset["cluster"], "offset": offset.get(key)}
-
-
 def _option(end: Mapping[str, Any]) -> str:
-    return f"'{json.dumps(end['replicas'])}'" if "replicas" in end else str(end["offset"])
+    return f"'{json.dumps(offsets_in(end))}'" if "replicas" in end else str(end["offset"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

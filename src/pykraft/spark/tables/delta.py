@@ -16,7 +16,7 @@ Source: the Delta protocol (add actions, ``txn``, ``commitInfo``); Spark's ``for
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -27,22 +27,12 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from pykraft.errors import StorageError, UsageError
 from pykraft.spark.arrow_columns import number_column, text_column
-from pykraft.spark.tables import parquet_writer
-from pykraft.spark.tables.commit import (
-    COMMIT,
-    Commit,
-    add_action,
-    carried,
-    check_first,
-    is_new,
-    named_commit,
-    newest_commit,
-)
+from pykraft.spark.spark_versions import arrow_schema_of
+from pykraft.spark.tables import commit as commits
 from pykraft.spark.tables.names import PARQUET_COLUMNS, TABLES
 
 COMMIT_ATTEMPTS_MAX: Final = 5
@@ -62,16 +52,17 @@ class DeltaAppend:
     folder: Path
     table: DeltaTable | None
     columns: StructType
-    commit: Commit
+    commit: commits.Commit
 
-    def finish(self, files: Sequence[parquet_writer.ParquetFile]) -> int | None:
+    def finish(self, files: Sequence[commits.ParquetFile]) -> int | None:
         """Commit these files; returns their rows, or None if another program made this append meanwhile.
 
         Errors: as `DeltaTables.begin`.
         """
         folder, table, commit = self.folder, self.table, self.commit
         properties = CommitProperties(
-            app_transactions=[Transaction(commit.stream, commit.batch_id)], custom_metadata={COMMIT: commit.as_json()}
+            app_transactions=[Transaction(commit.stream, commit.batch_id)],
+            custom_metadata={commits.COMMIT: commit.as_json()},
         )
         for _ in range(COMMIT_ATTEMPTS_MAX):
             if _commit(folder, table, self.columns, files, mode="append", properties=properties):
@@ -104,7 +95,7 @@ class DeltaTables:
             raise StorageError(folder, "the rows cannot be committed: another program changed the table")
         return sum(file.rows for file in files)
 
-    def begin(self, name: str, columns: StructType, commit: Commit) -> DeltaAppend | None:
+    def begin(self, name: str, columns: StructType, commit: commits.Commit) -> DeltaAppend | None:
         """Begin an append of rows with these columns; None if the table has it. Creates the table or its columns.
 
         Tasks write into the table's own folder, where no commit names their files yet. Errors: UsageError if the rows
@@ -113,17 +104,30 @@ class DeltaTables:
         folder = self.root / name
         table = DeltaTable(folder) if self.has(name) else None
         if table is None:
-            check_first(folder, commit)
+            commits.check_first(folder, commit)
         elif not _is_new(folder, table, commit):
             return None
         else:
             table = _with_columns(folder, table, columns)
-        parquet_writer.make_folder(folder)
+        commits.make_folder(folder)
         return DeltaAppend(folder=folder, table=table, columns=columns, commit=commit)
 
-    def newest(self, name: str) -> Commit | None:
+    def cut(self, name: str, column: str, cuts: Mapping[str, int]) -> None:
+        """Delete the rows of replicas from an offset on. Errors: StorageError."""
+        folder = self.root / name
+        if not cuts or not self.has(name):
+            return
+        table = DeltaTable(folder)
+        texts = {replica: replica.replace("'", "''") for replica in cuts}
+        void = " OR ".join(f"(replica = '{texts[replica]}' AND {column} >= {cut})" for replica, cut in cuts.items())
+        try:
+            table.delete(void, commit_properties=CommitProperties(custom_metadata=commits.carried(table)))
+        except (DeltaError, OSError) as error:
+            raise StorageError(folder, f"rows of a truncated log cannot be deleted: {error}") from error
+
+    def newest(self, name: str) -> commits.Commit | None:
         """The newest append; None if there is none. Errors: StorageError if it cannot be read."""
-        return newest_commit(DeltaTable(self.root / name)) if self.has(name) else None
+        return commits.newest_commit(DeltaTable(self.root / name)) if self.has(name) else None
 
     def read(self, spark: SparkSession, name: str) -> DataFrame:
         """All rows: those in the files of the newest version. Errors: UsageError if the table does not exist."""
@@ -134,9 +138,9 @@ class DeltaTables:
         return spark.read.schema(columns).parquet(*files) if files else spark.createDataFrame([], columns)
 
 
-def _is_new(folder: Path, table: DeltaTable, commit: Commit) -> bool:
-    same = named_commit(table, commit.stream, commit.batch_id)
-    return is_new(folder, commit, same=same, newest=newest_commit(table))
+def _is_new(folder: Path, table: DeltaTable, commit: commits.Commit) -> bool:
+    same = commits.named_commit(table, commit.stream, commit.batch_id)
+    return commits.is_new(folder, commit, same=same, newest=commits.newest_commit(table))
 
 
 def _columns(table: DeltaTable) -> StructType:
@@ -150,7 +154,7 @@ def _with_columns(folder: Path, table: DeltaTable, rows: StructType) -> DeltaTab
         return table
     fields = Schema.from_arrow(column_types(added)).fields
     try:
-        table.alter.add_columns(fields, commit_properties=CommitProperties(custom_metadata=carried(table)))
+        table.alter.add_columns(fields, commit_properties=CommitProperties(custom_metadata=commits.carried(table)))
     except (DeltaError, OSError) as error:
         raise StorageError(folder, f"columns cannot be added: {error}") from error
     return DeltaTable(folder)
@@ -181,13 +185,13 @@ def _commit(
     folder: Path,
     table: DeltaTable | None,
     rows: StructType,
-    files: Sequence[parquet_writer.ParquetFile],
+    files: Sequence[commits.ParquetFile],
     *,
     mode: Literal["append", "overwrite"],
     properties: CommitProperties,
 ) -> bool:
     """Commit these files; ``table`` None creates the table. False if a commit of others is in the way."""
-    actions: list[AddAction] = [add_action(file) for file in files]
+    actions: list[AddAction] = [commits.add_action(file) for file in files]
     try:
         if table is None:
             columns = Schema.from_arrow(column_types(rows))
@@ -203,23 +207,23 @@ def _commit(
     return True
 
 
-def write_parquet_files(frame: DataFrame, folder: Path) -> list[parquet_writer.ParquetFile]:
+def write_parquet_files(frame: DataFrame, folder: Path) -> list[commits.ParquetFile]:
     """The files with the rows of ``frame``, one for each of its non-empty partitions.
 
     Errors: StorageError if the folder cannot be created; errors of the tasks, as Spark raises them.
     """
-    parquet_writer.make_folder(folder)
+    commits.make_folder(folder)
     columns = column_types(frame.schema)
 
     def write(groups: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        file = parquet_writer.write_parquet_file(groups, folder, columns)
+        file = commits.write_parquet_file(groups, folder, columns)
         if file is not None:
             yield pa.RecordBatch.from_arrays(file_columns(file), names=FILE_NAMES)
 
-    return [parquet_writer.ParquetFile(**row.asDict()) for row in frame.mapInArrow(write, FILE_COLUMNS).collect()]
+    return [commits.ParquetFile(**row.asDict()) for row in frame.mapInArrow(write, FILE_COLUMNS).collect()]
 
 
-def file_columns(file: parquet_writer.ParquetFile) -> list[pa.Array]:
+def file_columns(file: commits.ParquetFile) -> list[pa.Array]:
     """A file as a row of `FILE_COLUMNS`."""
     numbers = [number_column([number], pa.int64()) for number in (file.size_bytes, file.rows, file.modified_ms)]
     return [text_column([file.name]), *numbers, text_column([file.statistics])]
@@ -227,7 +231,7 @@ def file_columns(file: parquet_writer.ParquetFile) -> list[pa.Array]:
 
 def column_types(schema: StructType) -> pa.Schema:
     """The types of the columns in a file: without Spark's metadata, times in UTC, all nullable."""
-    arrow = to_arrow_schema(schema, timezone="UTC")
+    arrow = arrow_schema_of(schema)
     return pa.schema([pa.field(field.name, field.type) for field in arrow])
 
 
@@ -249,7 +253,7 @@ def _convert(tables: DeltaTables, name: str) -> None:
     columns = StructType.fromJson(json.loads((folder / PARQUET_COLUMNS).read_text()))
     appends = [(json.loads((path / FORMER_COMMIT).read_text()), path) for path in folder.glob("[!._]*/")]
     for kept, path in sorted(appends, key=lambda each: each[0]["number"]):
-        append = tables.begin(name, columns, Commit.from_json(kept["commit"]))
+        append = tables.begin(name, columns, commits.Commit.from_json(kept["commit"]))
         if append is not None:  # a conversion that was killed has done the others
             append.finish([_linked(file, folder, columns) for file in sorted(path.glob("*.parquet"))])
     for left in [*folder.glob("[!._]*/"), *folder.glob(".*/")]:
@@ -257,16 +261,16 @@ def _convert(tables: DeltaTables, name: str) -> None:
     (folder / PARQUET_COLUMNS).unlink()
 
 
-def _linked(file: Path, folder: Path, columns: StructType) -> parquet_writer.ParquetFile:
+def _linked(file: Path, folder: Path, columns: StructType) -> commits.ParquetFile:
     target = folder / file.name
     if not target.exists():
         os.link(file, target)
-        parquet_writer.sync_folder(folder)
+        commits.sync_folder(folder)
     footer, status = pq.read_metadata(file), file.stat()
-    return parquet_writer.ParquetFile(
+    return commits.ParquetFile(
         name=file.name,
         size_bytes=status.st_size,
         rows=footer.num_rows,
         modified_ms=status.st_mtime_ns // 1_000_000,
-        statistics=parquet_writer.statistics_json(footer, column_types(columns)),
+        statistics=commits.statistics_json(footer, column_types(columns)),
     )

@@ -31,9 +31,15 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import RemoveAction
 
 from pykraft.errors import StorageError, UsageError
-from pykraft.spark.tables.commit import add_action, carried
+from pykraft.spark.tables.commit import (
+    ParquetFile,
+    add_action,
+    carried,
+    statistics_json,
+    sync_folder,
+    write_parquet_file,
+)
 from pykraft.spark.tables.names import RETENTION_HOURS, TARGET_SIZE_BYTES
-from pykraft.spark.tables.parquet_writer import ParquetFile, statistics_json, sync_folder, write_parquet_file
 
 FULL_SHARE: Final = 0.75
 """A file of this share of the target size is full: compression of larger row groups makes files smaller than the sum of

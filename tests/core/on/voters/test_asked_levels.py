@@ -7,7 +7,7 @@ import pytest
 from pykraft.core import messages
 from pykraft.core.effects import Effect, Reply
 from pykraft.core.events import SendFailed
-from pykraft.core.on.dispatch import on_send_failed
+from pykraft.core.raft import on_send_failed
 from pykraft.core.replica import Replica
 from pykraft.errors import ErrorCode
 from pykraft.types import Offset, VersionRange

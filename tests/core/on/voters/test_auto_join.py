@@ -8,8 +8,8 @@ from pykraft.config import RaftConfig
 from pykraft.core import messages
 from pykraft.core.effects import Send
 from pykraft.core.events import SendFailed
-from pykraft.core.on.dispatch import on_send_failed
 from pykraft.core.on.voters.auto_join import speak_of_membership
+from pykraft.core.raft import on_send_failed
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower
 from pykraft.core.voter_history import VoterHistory

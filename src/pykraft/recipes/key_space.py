@@ -1,0 +1,496 @@
+"""The keys of a store, its changes, and who watches them: each call takes as long as what it finds or changes.
+
+Items and changes are plain tuples: a full garbage collection over a million objects of a class stops the loop for a
+third of a second. A snapshot reads a view of the items, which change on meanwhile: it keeps the pieces of the sorted
+keys, which are copied before they change, and gets each item before that is changed.
+
+Invariants: the changes from ``oldest_revision`` on are complete, and all changes of one revision are kept or dropped
+together. A watch that waits is woken by the first change of its range, and by no other one.
+
+Source: ours (ADR 084, ADR 087, ADR 103, ADR 181).
+"""
+
+import operator
+from array import array
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate, chain, islice, takewhile
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
+from weakref import ref
+
+from pykraft.errors import CompactedError
+from pykraft.recipes.key_value_commands import Condition, Item, KeyChange, prefix
+
+PackedItem: TypeAlias = tuple[str, int, int, int, int]
+"""The fields of an `Item` after its key."""
+PackedChange: TypeAlias = tuple[int, str, PackedItem | None]
+"""A `KeyChange`."""
+
+
+class Ordered(Protocol):
+    """What can be compared."""
+
+    def __lt__(self, other: Any, /) -> bool: ...  # noqa: ANN401 - as its kind demands
+
+
+K = TypeVar("K", bound=Ordered)
+PIECE_MAX: Final = 1_000
+"""Values in a piece of `SortedValues`; one of twice as many is split."""
+ONE_BY_ONE_MAX: Final = 16
+"""Values that are deleted from a piece one by one; for more it is written anew."""
+
+
+class SortedValues(Generic[K]):
+    """Different values in their order, in pieces: to add or remove one moves at most two thousand others."""
+
+    def __init__(self) -> None:
+        self._pieces: list[list[K]] = []
+        self._lasts: list[K] = []
+        """The last value of each piece."""
+        self._frozen: set[int] = set()
+        """The pieces, by their ids, that `freeze` gave away."""
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[K]:
+        return chain.from_iterable(self._pieces)
+
+    def freeze(self) -> list[list[K]]:
+        """All pieces as they are now; nobody changes them."""
+        self._frozen.update(map(id, self._pieces))
+        return [*self._pieces]
+
+    def add(self, value: K) -> None:
+        """Add a value that is not there."""
+        self._count += 1
+        if not self._pieces:
+            self._pieces.append([value])
+            self._lasts.append(value)
+            return
+        at = min(bisect_left(self._lasts, value), len(self._pieces) - 1)
+        piece = self._own(at)
+        insort(piece, value)
+        if len(piece) > 2 * PIECE_MAX:
+            self._pieces[at : at + 1] = [piece[:PIECE_MAX], piece[PIECE_MAX:]]
+            self._lasts[at : at + 1] = [piece[PIECE_MAX - 1], piece[-1]]
+        else:
+            self._lasts[at] = piece[-1]
+
+    def remove(self, values: Sequence[K]) -> None:
+        """Remove these values, which are there, and in their order."""
+        self._count -= len(values)
+        begin = 0
+        while begin < len(values):
+            at = bisect_left(self._lasts, values[begin])
+            stop = bisect_right(values, self._lasts[at], begin)
+            self._remove(at, values[begin:stop])
+            begin = stop
+
+    def between(self, begin: K, end: K | None) -> Iterator[K]:
+        """The values from one on, and before another one; do not change any meanwhile."""
+        at, first = self._position(begin)
+        stop_at, stop = self._position(end)
+        while at < stop_at:
+            yield from self._pieces[at][first:]
+            at, first = at + 1, 0
+        if at == stop_at < len(self._pieces):
+            yield from self._pieces[at][first:stop]
+
+    def count(self, begin: K, end: K | None) -> int:
+        """How many values there are between two."""
+        at, first = self._position(begin)
+        stop_at, stop = self._position(end)
+        if stop_at < at or (stop_at == at and stop <= first):
+            return 0
+        return sum(map(len, self._pieces[at:stop_at])) - first + stop
+
+    def last(self, begin: K, end: K | None) -> K | None:
+        """The last value between two."""
+        at, stop = self._position(end)
+        if stop == 0:
+            at, stop = at - 1, 0
+        if at < 0:
+            return None
+        found = self._pieces[at][stop - 1]
+        return None if found < begin else found
+
+    def first(self) -> K | None:
+        """The lowest value."""
+        return self._pieces[0][0] if self._pieces else None
+
+    def _position(self, value: K | None) -> tuple[int, int]:
+        """The piece, and the place in it, of the first value that is not below this one."""
+        at = len(self._pieces) if value is None else bisect_left(self._lasts, value)
+        return at, 0 if value is None or at == len(self._pieces) else bisect_left(self._pieces[at], value)
+
+    def _own(self, at: int) -> list[K]:
+        piece = self._pieces[at]
+        if id(piece) in self._frozen:
+            self._frozen.discard(id(piece))
+            piece = self._pieces[at] = [*piece]
+        return piece
+
+    def _remove(self, at: int, values: Sequence[K]) -> None:
+        if len(values) == len(self._pieces[at]):
+            del self._pieces[at], self._lasts[at]
+            return
+        piece = self._own(at)
+        begin = bisect_left(piece, values[0])
+        stop = begin + len(values)
+        if piece[stop - 1 : stop] == [values[-1]]:
+            del piece[begin:stop]
+        elif len(values) <= ONE_BY_ONE_MAX:
+            for value in values:
+                del piece[bisect_left(piece, value)]
+        else:
+            gone = set(values)
+            piece[begin:] = [value for value in piece[begin:] if value not in gone]
+        self._lasts[at] = piece[-1]
+
+
+class KeyView:
+    """The items of these keys at the moment of this call, in the order of the keys."""
+
+    def __init__(self, pieces: Sequence[Sequence[str]], items: Mapping[str, PackedItem]) -> None:
+        """``items`` has all keys, and changes on; before each change, `keep` gets the item that was there."""
+        self._pieces = pieces
+        self._items = items
+        self._former: dict[str, PackedItem] = {}
+
+    def keep(self, key: str, item: PackedItem) -> None:
+        """This item is about to be replaced or deleted; only the first one of a key was there at that moment."""
+        self._former.setdefault(key, item)
+
+    def __iter__(self) -> Iterator[Item]:
+        for key in chain.from_iterable(self._pieces):
+            packed = self._former.get(key)
+            yield Item(key, *(self._items[key] if packed is None else packed))
+
+
+CHANGES_MAX: Final = 100_000
+CHANGES_SIZE_BYTES_MAX: Final = 1 << 26
+"""Changes that are kept; beyond either, the oldest quarter of them is dropped. Part of the format."""
+SCANNED_MAX: Final = 1_000
+"""Changes that one look at them reads, so that the loop is not blocked."""
+FREED_MAX: Final = 1_024
+"""Dropped changes, and deleted items, that leave memory with each later change: all at once would stop the loop."""
+_COMPARED: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    ">": operator.gt,
+}
+
+
+class KeySpace:
+    """One store's keys; it judges nothing."""
+
+    def __init__(self) -> None:
+        self.revision: int = 0
+        """Of the last change."""
+        self.oldest_revision: int = 1
+        """The changes from this revision on are kept."""
+        self.keys: SortedValues[str] = SortedValues()
+        """All keys in their order."""
+        self.size_bytes: int = 0
+        """Of all keys and values."""
+        self._items: dict[str, PackedItem] = {}
+        self._views: list[ref[KeyView]] = []
+        """Those that somebody reads, one while a snapshot is written."""
+        self._kept: list[PackedChange] = []
+        self._sizes = array("q")
+        """Bytes of all changes that ever were, up to and with each kept one."""
+        self._begin = 0
+        """The first of the kept changes that is not dropped."""
+        self._dropped_bytes = 0
+        self._garbage: list[PackedItem] = []
+        """Items that are gone: to free many of them takes a while, too."""
+
+    def get(self, key: str) -> Item | None:
+        """The item of this key."""
+        packed = self._items.get(key)
+        return None if packed is None else Item(key, *packed)
+
+    def range(self, key: str, end: str | None, limit: int | None) -> list[Item]:
+        """The items of a range, in the order of their keys."""
+        return [Item(found, *self._items[found]) for found in islice(self.keys_in(key, end), limit)]
+
+    def last(self, key: str, end: str | None) -> Item | None:
+        """The last item of a range."""
+        found = key if end is None else self.keys.last(key, end or None)
+        return None if found is None else self.get(found)
+
+    def count(self, key: str, end: str | None) -> int:
+        """How many keys a range has."""
+        return int(key in self._items) if end is None else self.keys.count(key, end or None)
+
+    @property
+    def kept(self) -> list[KeyChange]:
+        """All changes that are kept."""
+        return [*map(_unpacked, self._kept[self._begin :])]
+
+    @property
+    def kept_size_bytes(self) -> int:
+        """Of the changes that are kept."""
+        return (self._sizes[-1] if self._sizes else self._dropped_bytes) - self._dropped_bytes
+
+    def records(self) -> Iterator[Item | KeyChange]:
+        """All items in the order of their keys, then all changes, as they are at the moment of this call."""
+        view = KeyView(self.keys.freeze(), self._items)
+        self._views.append(ref(view, self._views.remove))
+        return chain(view, map(_unpacked, self._kept[self._begin :]))
+
+    def keys_in(self, key: str, end: str | None) -> Iterator[str]:
+        """The keys of a range, in their order; do not change any meanwhile."""
+        if end is None:
+            return iter([key] if key in self._items else [])
+        return self.keys.between(key, end or None)
+
+    def holds(self, condition: Condition) -> bool:
+        """Whether a condition of a transaction holds."""
+        item = self.get(condition.key)
+        absent = None if condition.field == "value" else 0
+        actual = absent if item is None else getattr(item, condition.field)
+        if condition.operator in {"<", ">"} and (actual is None or condition.operand is None):
+            return False
+        return _COMPARED[condition.operator](actual, condition.operand)
+
+    def put(self, item: Item) -> None:
+        """Set an item, at the revision that it names as ``modified``."""
+        packed = self.load(item)
+        self._start(item.modified)
+        self._add([(item.modified, item.key, packed)])
+
+    def delete(self, keys: Sequence[str], revision: int) -> list[tuple[int, str]]:
+        """Delete keys that exist, in their order; returns the leases of those that have one, with the keys."""
+        if not keys:
+            return []
+        former = [*map(self._items.pop, keys)]
+        for key, packed in zip(keys, former, strict=True) if self._views else ():
+            self._keep_for_views(key, packed)
+        size, leased = text_size_bytes("".join(keys)), []
+        for key, (value, _, _, _, lease) in zip(keys, former, strict=True):
+            size += text_size_bytes(value)
+            if lease:
+                leased.append((lease, key))
+        self.size_bytes -= size
+        self.keys.remove(keys)
+        self._start(revision)
+        self._add([(revision, key, None) for key in keys])
+        self._garbage += former
+        return leased
+
+    def load(self, item: Item) -> PackedItem:
+        """Set an item without a change."""
+        key = item.key
+        former = self._items.get(key)
+        if former is None:
+            self.keys.add(key)
+        else:
+            self._keep_for_views(key, former)
+            self.size_bytes -= size_bytes(key, former)
+        packed = self._items[key] = (item.value, item.created, item.modified, item.version, item.lease)
+        self.size_bytes += size_bytes(key, packed)
+        return packed
+
+    def load_change(self, change: KeyChange) -> None:
+        """Keep this change, which a snapshot has."""
+        item = change.item
+        packed = None if item is None else (item.value, item.created, item.modified, item.version, item.lease)
+        self._add([(change.revision, change.key, packed)])
+
+    def changes(self, revision: int, key: str, end: str | None) -> tuple[list[KeyChange], int]:
+        """Some changes of this range from a revision on, and the revision from which to go on.
+
+        Errors: CompactedError when changes from this revision on are no longer kept.
+        """
+        if revision < self.oldest_revision:
+            raise CompactedError(revision, self.oldest_revision)
+        begin = self._find(revision)
+        stop = self._whole(begin + SCANNED_MAX)
+        found = [_unpacked(one) for one in self._kept[begin:stop] if is_in(one[1], key, end)]
+        return found, self.revision + 1 if stop == len(self._kept) else _revision_of(self._kept[stop])
+
+    def changed_keys(self, revision: int) -> list[str]:
+        """The keys that changed from this revision on."""
+        return [key for _, key, _ in self._kept[self._find(revision) :]]
+
+    def compact(self, revision: int) -> None:
+        """Drop the changes before this revision."""
+        if revision > self.oldest_revision:
+            self._drop(self._find(revision))
+            self.oldest_revision = revision
+
+    def _find(self, revision: int) -> int:
+        return bisect_left(self._kept, revision, self._begin, key=_revision_of)
+
+    def _keep_for_views(self, key: str, former: PackedItem) -> None:
+        for found in self._views:
+            view = found()
+            if view is not None:
+                view.keep(key, former)
+
+    def _start(self, revision: int) -> None:
+        """The next change has this revision."""
+        is_full = len(self._kept) - self._begin > CHANGES_MAX or self.kept_size_bytes > CHANGES_SIZE_BYTES_MAX
+        # Not within a revision: its changes are dropped together.
+        if is_full and self.revision < revision:
+            quarter = self._whole(self._begin + (len(self._kept) - self._begin) // 4 + 1)
+            self.oldest_revision = _revision_of(self._kept[quarter - 1]) + 1
+            self._drop(quarter)
+        self.revision = revision
+
+    def _add(self, changes: list[PackedChange]) -> None:
+        del self._garbage[-FREED_MAX:]
+        freed = min(self._begin, FREED_MAX)
+        if freed:
+            del self._kept[:freed], self._sizes[:freed]
+            self._begin -= freed
+        before = self._sizes[-1] if self._sizes else self._dropped_bytes
+        self._kept.extend(changes)
+        sizes = [len(key) if packed is None else size_bytes(key, packed) for _, key, packed in changes]
+        self._sizes.extend(islice(accumulate(sizes, initial=before), 1, None))
+
+    def _drop(self, stop: int) -> None:
+        if stop:
+            self._dropped_bytes, self._begin = self._sizes[stop - 1], stop
+
+    def _whole(self, stop: int) -> int:
+        kept = self._kept
+        while 0 < stop < len(kept) and _revision_of(kept[stop]) == _revision_of(kept[stop - 1]):
+            stop += 1
+        return min(stop, len(kept))
+
+
+SEARCH_COST: Final = 16
+"""To search many keys for a range takes so much longer than to find the ranges of a key by one of their beginnings."""
+
+
+class KeyWatch:
+    """What one watch waits for, and from which revision on it has not seen the changes."""
+
+    __slots__ = ("_wake", "end", "from_revision", "key")
+
+    def __init__(self, key: str, end: str | None, wake: Callable[[], object]) -> None:
+        """``wake`` is called by the first change that it waits for."""
+        self.key = key
+        self.end = end
+        self.from_revision: int | None = 0
+        """None while it waits."""
+        self._wake = wake
+
+    def wait(self) -> None:
+        """It has seen all changes, and waits for the next one of its range."""
+        self.from_revision = None
+
+    def changed(self, revision: int) -> None:
+        """Its range has changed at this revision, or may have."""
+        if self.from_revision is None:
+            self.from_revision = revision
+            self._wake()
+
+
+class KeyWatches:
+    """All watches of a node, by what they watch: a change costs nothing for those that it does not concern."""
+
+    def __init__(self) -> None:
+        self._of_key: dict[str, dict[KeyWatch, None]] = {}
+        self._of_start: dict[str, dict[KeyWatch, None]] = {}
+        """Watches of ranges, by what all keys of the range begin with."""
+        self._lengths: Counter[int] = Counter()
+        """How many ranges have a beginning of this length."""
+        self._count = 0
+        self._ranges = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def open(self, key: str, end: str | None, wake: Callable[[], object]) -> KeyWatch:
+        """A new watch."""
+        watch = KeyWatch(key, end, wake)
+        self._count += 1
+        if end is None:
+            self._of_key.setdefault(key, {})[watch] = None
+        else:
+            start = _start_of(key, end)
+            self._of_start.setdefault(start, {})[watch] = None
+            self._lengths[len(start)] += 1
+            self._ranges += 1
+        return watch
+
+    def close(self, watch: KeyWatch) -> None:
+        """Forget a watch."""
+        self._count -= 1
+        known, name = self._of_key, watch.key
+        if watch.end is not None:
+            known, name = self._of_start, _start_of(watch.key, watch.end)
+            self._ranges -= 1
+            self._lengths[len(name)] -= 1
+            if not self._lengths[len(name)]:
+                del self._lengths[len(name)]
+        del known[name][watch]
+        if not known[name]:
+            del known[name]
+
+    def changed(self, revision: int, keys: Sequence[str]) -> None:
+        """These keys have changed: wake who waits for one of them."""
+        for key in keys if self._of_key else ():
+            for watch in self._of_key.get(key, ()):
+                watch.changed(revision)
+        if len(keys) * len(self._lengths) <= SEARCH_COST * self._ranges:
+            for key in keys:
+                for length in self._lengths:
+                    for watch in self._of_start.get(key[:length], ()) if length <= len(key) else ():
+                        if is_in(key, watch.key, watch.end):
+                            watch.changed(revision)
+            return
+        # Many keys at once, or few ranges: one look for each range.
+        ordered = sorted(keys)
+        for watch in chain.from_iterable(self._of_start.values()):
+            at = bisect_left(ordered, watch.key)
+            if at < len(ordered) and is_in(ordered[at], watch.key, watch.end):
+                watch.changed(revision)
+
+    def replaced(self, revision: int) -> None:
+        """The store is another one, and all changes after this revision may be new."""
+        for watch in chain.from_iterable((*self._of_key.values(), *self._of_start.values())):
+            watch.changed(revision + 1)
+
+
+def _start_of(key: str, end: str) -> str:
+    """What all keys of a range begin with."""
+    if (key, end) == prefix(key):
+        return key
+    return key[: sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(key, end, strict=False)))]
+
+
+def is_in(name: str, key: str, end: str | None) -> bool:
+    """Whether a key is in a range."""
+    return name == key if end is None else key <= name and (not end or name < end)
+
+
+def item_size_bytes(item: Item) -> int:
+    """The size of a key and its value in UTF-8."""
+    return text_size_bytes(item.key) + text_size_bytes(item.value)
+
+
+def text_size_bytes(text: str) -> int:
+    """The size of a text in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode())
+
+
+def size_bytes(key: str, packed: PackedItem) -> int:
+    """The size of a key and its value in UTF-8."""
+    return text_size_bytes(key) + text_size_bytes(packed[0])
+
+
+def _revision_of(change: PackedChange) -> int:
+    return change[0]
+
+
+def _unpacked(change: PackedChange) -> KeyChange:
+    revision, key, packed = change
+    return KeyChange(revision, key, None if packed is None else Item(key, *packed))
