@@ -48,6 +48,7 @@ CLASSES: Final = (
 )
 SIMULATION: Final = "RaftEventSimulationTest"
 JVM: Final = ("-Xmx1g", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Djava.awt.headless=true")
+COMPILER: Final = "openjdk-17-jdk-headless"
 DISPLAY: Final = re.compile(r"display-name: (?:\[\d+\] )?(.*)")
 
 
@@ -127,7 +128,7 @@ class Suite:
             return folder
         compiler = shutil.which("javac", path=str(self.java.resolve().parent)) or shutil.which("javac")
         if compiler is None:
-            raise KafkaUnavailableError("no javac beside java or on the PATH: install Debian's package openjdk-17-jdk")
+            raise KafkaUnavailableError(f"no javac beside java or on the PATH: install Debian's package {COMPILER}")
         with tempfile.TemporaryDirectory(dir=folder.parent) as work:
             fresh = Path(work) / "classes"
             paths = [Path(work) / name for name in sources]
