@@ -315,8 +315,11 @@ class KeySpace:
         return found, self.revision + 1 if stop == len(self._kept) else _revision_of(self._kept[stop])
 
     def changed_keys(self, revision: int) -> list[str]:
-        """The keys that changed from this revision on."""
-        return [key for _, key, _ in self._kept[self._find(revision) :]]
+        """The keys that changed at this revision, the last one."""
+        begin = len(self._kept)
+        while begin > self._begin and self._kept[begin - 1][0] == revision:
+            begin -= 1
+        return [key for _, key, _ in self._kept[begin:]]
 
     def compact(self, revision: int) -> None:
         """Drop the changes before this revision."""
