@@ -41,6 +41,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import NamedTuple
 
 
 class ErrorCode(IntEnum):
@@ -190,6 +191,9 @@ class OutcomeUnknownError(PykraftError):
 
     For an append, ``count`` records are at ``base_offset`` in the log of the node that led ``epoch``. The next leader
     keeps all of them or none; a listener that keeps reading learns which. These fields are None for everything else.
+
+    For a command of a state machine, ``command`` is for `pykraft.machine.Replicated.resume`; None where nobody can know
+    any more.
     """
 
     def __init__(
@@ -199,6 +203,15 @@ class OutcomeUnknownError(PykraftError):
         self.base_offset = base_offset
         self.epoch = epoch
         self.count = count
+        self.command: UnfinishedCommand | None = None
+
+
+class UnfinishedCommand(NamedTuple):
+    """A command whose outcome is unknown: what another call, on any node, needs to learn it. It can be pickled."""
+
+    session_id: int
+    sequence: int
+    data: bytes
 
 
 class NotAppliedError(PykraftError):

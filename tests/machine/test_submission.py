@@ -1,6 +1,7 @@
 """Commands reach the log through lost answers, ended sessions and the end of the node; errors say what is certain."""
 
 import asyncio
+import pickle
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +10,14 @@ from typing import Any, cast
 import pytest
 
 from pykraft.client import configure
-from pykraft.errors import BufferFullError, NotAppliedError, NotRunningError, OutcomeUnknownError, UsageError
+from pykraft.errors import (
+    BufferFullError,
+    NotAppliedError,
+    NotRunningError,
+    OutcomeUnknownError,
+    UnfinishedCommand,
+    UsageError,
+)
 from pykraft.machine import Replicated, applier, submission
 from pykraft.machine import replica as replicas
 from pykraft.machine.records import CommandRecord, OpenRecord, TickRecord, decode_log_record, encode_log_record
@@ -80,6 +88,7 @@ async def test_several_copies_in_the_log_are_applied_once(tmp_path: Path, monkey
 async def test_a_late_copy_of_a_command_that_was_given_up_is_not_applied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(applier, "HELD_SPAN", 1)  # nobody can resume it after one more command
     async with machines(tmp_path, 1) as [node]:
         await node.execute(Add("x", 1))
         held: list[bytes] = []
@@ -369,3 +378,66 @@ async def test_thousands_without_a_quorum_cost_a_task_each(tmp_path: Path, monke
     assert {type(each) for each in done} == {NotAppliedError}
     assert len(asked) < 40
     assert (sum(ended), max(ended)) == (500, 50)
+
+
+def lost_once() -> Callable[[Sequence[bytes], Send], Awaitable[Any]]:
+    """The first records are committed and nobody hears of it; all others go their way."""
+    lost = asyncio.Event()
+
+    async def send_or_lose(records: Sequence[bytes], send: Send) -> Offset:
+        if lost.is_set() or not is_command(records):
+            return await send(records)
+        lost.set()
+        raise OutcomeUnknownError("the answer was lost")
+
+    return send_or_lose
+
+
+async def unfinished_in(node: Node, monkeypatch: pytest.MonkeyPatch) -> UnfinishedCommand:
+    """A command that has no answer within its time, and was not applied."""
+    await node.execute(Add("x", 1))
+    with monkeypatch.context() as patch:
+        patch.setattr(submission, "PAUSE_S_MIN", 9.0)  # no other copy by itself
+        intercept(node, patch, lost_once())
+        with pytest.raises(OutcomeUnknownError) as raised:
+            await node.execute(Add("x", 10), timeout_ms=20)
+    assert raised.value.command is not None
+    return pickle.loads(pickle.dumps(raised.value.command))  # type: ignore[no-any-return]  # noqa: S301 - our own
+
+
+@pytest.mark.parametrize("where", [0, 1])
+async def test_a_command_with_an_unknown_outcome_is_resumed_on_any_node_and_applied_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: int
+) -> None:
+    async with machines(tmp_path, 3) as nodes:
+        command = await unfinished_in(nodes[0], monkeypatch)
+        assert await nodes[0].execute(Add("x", 100)) == 101
+        assert await nodes[where].resume(command) == 111
+        assert await nodes[0].execute(Add("x", 1)) == 112
+
+
+async def test_what_replicas_keep_no_more_cannot_be_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(applier, "HELD_SPAN", 3)
+    async with machines(tmp_path, 1) as [node]:
+        command = await unfinished_in(node, monkeypatch)
+        for _ in range(4):
+            await node.execute(Add("x", 1))
+        with pytest.raises(OutcomeUnknownError, match="is kept no more") as raised:
+            await node.resume(command)
+        assert raised.value.command is None
+        await node.node.propose([encode_log_record(TickRecord(10 * SESSION_TIMEOUT_MS))])
+        await node.execute(Add("x", 1))
+        with pytest.raises(OutcomeUnknownError, match=r"has ended: .*; the command may have been applied before"):
+            await node.resume(command)
+        with pytest.raises(UsageError, match="is no unfinished command"):
+            await node.resume(cast("UnfinishedCommand", "x"))
+
+
+async def test_two_calls_do_not_resume_one_command_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with machines(tmp_path, 1) as [node]:
+        command = await unfinished_in(node, monkeypatch)
+        first = asyncio.create_task(node.resume(command))
+        await asyncio.sleep(0)
+        with pytest.raises(UsageError, match="another call waits"):
+            await node.resume(command)
+        assert await first == 11

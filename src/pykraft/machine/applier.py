@@ -40,6 +40,10 @@ Attempt: TypeAlias = tuple[int, bytes, "asyncio.Future[Any]", float]
 """A command that a caller waits for: number, bytes, the future of its answer, and until when (seconds of the loop)."""
 
 
+HELD_SPAN: Final = 1_024
+"""A command with an unknown outcome can be resumed for so many further ones: replicas keep all answers from it on."""
+
+
 class ClientSession:
     """One open session."""
 
@@ -47,6 +51,8 @@ class ClientSession:
         self.session_id = session_id
         self.waiters: dict[int, asyncio.Future[CommandAnswer]] = {}
         """Who waits for the answer to a command, by its number."""
+        self.held: dict[int, None] = {}
+        """Commands with an unknown outcome that may be resumed; each is a waiter, too."""
         self._next_sequence = 0
         self._acknowledged = 0
         """Nobody waits for a lower number."""
@@ -54,6 +60,8 @@ class ClientSession:
     def issue(self) -> tuple[int, asyncio.Future[CommandAnswer]]:
         """A number for a new command, and the future of its answer. Errors: BufferFullError."""
         sequence = self._next_sequence
+        if self.held and sequence - (oldest := next(iter(self.held))) >= HELD_SPAN:
+            self.release(oldest)
         if sequence - self._acknowledged >= WINDOW and sequence - self.acknowledged >= WINDOW:
             raise BufferFullError(f"{WINDOW} commands of this client already wait for their results: execute it later")
         self._next_sequence = sequence + 1
@@ -70,6 +78,15 @@ class ClientSession:
         waiter = self.waiters.get(sequence)
         if waiter is not None and not waiter.done():
             waiter.set_result(answer)
+
+    def hold(self, sequence: int) -> None:
+        """Its caller may ask for the answer later, so replicas keep it."""
+        self.held[sequence] = None
+
+    def release(self, sequence: int) -> None:
+        """Nobody asks for this answer any more."""
+        del self.held[sequence]
+        self.done(sequence)
 
     def done(self, sequence: int) -> None:
         """Nobody waits for this command any more: it has its answer, or was given up."""

@@ -43,13 +43,14 @@ from pykraft.errors import (
     OutcomeUnknownError,
     PykraftError,
     ReplicasPartedError,
+    UnfinishedCommand,
     UsageError,
 )
 from pykraft.machine.applier import Applier
 from pykraft.machine.forwarder import BATCH_SIZE_BYTES_MAX, ConnectForward, Forwarder, ForwardServer, MachineReads
 from pykraft.machine.membership import Membership
 from pykraft.machine.records import CheckRecord, TickRecord, encode_log_record
-from pykraft.machine.replica import APPLIED, REFUSED, SESSION_TIMEOUT_MS, MachineReplica, NotApplied
+from pykraft.machine.replica import APPLIED, REFUSED, SESSION_TIMEOUT_MS, CommandAnswer, MachineReplica, NotApplied
 from pykraft.machine.state_check import CHECK_EVERY_MAX, StateCheck
 from pykraft.machine.state_machine import StateMachine
 from pykraft.machine.submission import Submission
@@ -349,7 +350,25 @@ class Replicated(Generic[M_co]):
         data = self._machine.commands.serialize(command)
         if type(data) is not bytes or len(data) > COMMAND_SIZE_BYTES_MAX:
             raise UsageError(f"a command takes at most {COMMAND_SIZE_BYTES_MAX} bytes: its serde made {_shown(data)}")
-        verdict, value = await self._submission.execute(data, timeout_ms)
+        return self._result(await self._submission.execute(data, timeout_ms))
+
+    async def resume(
+        self: Replicated[StateMachine[C, R]], command: UnfinishedCommand, *, timeout_ms: int = TIMEOUT_MS
+    ) -> R:
+        """The result of a command whose outcome was unknown, on any node: ``error.command`` of OutcomeUnknownError.
+
+        It is applied now if it was not before, and never twice. The answer is kept while the session of the node that
+        executed the command lives, and for the next 1,024 commands of that node.
+
+        Errors: as `execute`; OutcomeUnknownError again, with ``command`` None once nobody can know any more.
+        """
+        whole_number("timeout_ms", timeout_ms, least=1, most=TIMEOUT_MS_MAX)
+        if not isinstance(command, UnfinishedCommand):
+            raise UsageError(f"{command!r} is no unfinished command: give what `OutcomeUnknownError.command` is")
+        return self._result(await self._submission.resume(command, timeout_ms))
+
+    def _result(self: Replicated[StateMachine[C, R]], answer: CommandAnswer) -> R:
+        verdict, value = answer
         if verdict is APPLIED:
             result: R = self._machine.results.deserialize(value)
             return result
@@ -473,6 +492,12 @@ class ThreadedReplicated(Generic[M_co]):
         other, also when the node was closed meanwhile.
         """
         return self.call(lambda replicated: replicated.execute(command, timeout_ms=timeout_ms))
+
+    def resume(
+        self: ThreadedReplicated[StateMachine[C, R]], command: UnfinishedCommand, *, timeout_ms: int = TIMEOUT_MS
+    ) -> R:
+        """See `pykraft.machine.Replicated.resume`."""
+        return self.call(lambda replicated: replicated.resume(command, timeout_ms=timeout_ms))
 
     def read(
         self,

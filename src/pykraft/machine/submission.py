@@ -28,7 +28,7 @@ from pykraft.client.node import Node
 from pykraft.client.proposals import twin
 from pykraft.core.status import Status
 from pykraft.host.leaderless import own_problem
-from pykraft.machine.applier import Applier, Attempt, ClientSession
+from pykraft.machine.applier import HELD_SPAN, Applier, Attempt, ClientSession
 from pykraft.machine.forwarder import BATCH_SIZE_BYTES_MAX, RECORD_OVERHEAD_BYTES, Forwarder
 from pykraft.machine.records import COMMAND_OVERHEAD_BYTES, NONCE_SIZE_BYTES, OpenRecord, encode_log_record
 from pykraft.machine.replica import REFUSED, WINDOW, CommandAnswer
@@ -104,18 +104,14 @@ class Submission(Generic[C, R]):
                 continue
             self._join(group, (sequence, command, future, deadline_s))
             try:
-                answer = await future
-            except TimeoutError:
-                raise group.late(f"no answer within {timeout_ms} ms") from group.error
-            except errors.PykraftError as error:
-                if group.copies or isinstance(error, errors.RefusedError):
-                    raise group.late(str(error)) from error
+                answer = await self._answer(group, future, timeout_ms)
+            except errors.OutcomeUnknownError as error:
+                session.hold(sequence)
+                error.command = errors.UnfinishedCommand(session.session_id, sequence, command)
                 raise
             finally:
-                group.waiting -= 1
-                if not group.waiting:
-                    del self._groups[group]
-                session.done(sequence)
+                if sequence not in session.held:
+                    session.done(sequence)
                 if self._crowd:
                     self._let_in(session.room)
                 if session is not self._session:
@@ -127,6 +123,64 @@ class Submission(Generic[C, R]):
             if group.copies > 1:
                 text = f"{answer.value.decode()}; an earlier copy of the command may have been applied"
                 raise errors.OutcomeUnknownError(text)
+
+    async def resume(self, unfinished: errors.UnfinishedCommand, timeout_ms: int) -> CommandAnswer:
+        """Bring another copy of this command into the log, which is applied only if no earlier one was.
+
+        Errors: UsageError while another call resumes it; NotRunningError; OutcomeUnknownError.
+        """
+        deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1_000
+        session_id, sequence, command = unfinished
+        session = self._applier.sessions.get(session_id)
+        is_own = session is not None and session is self._session
+        if session is None:
+            session = self._applier.sessions[session_id] = ClientSession(session_id)
+        waiter = session.waiters.get(sequence)
+        if waiter is not None and not waiter.done():
+            raise errors.UsageError("another call waits for the answer to this command")
+        if is_own and waiter is None:
+            raise errors.OutcomeUnknownError(f"the answer is kept no more: there were {HELD_SPAN} newer commands")
+        future = session.waiters[sequence] = asyncio.get_running_loop().create_future()
+        group = _CommandGroup(session.records, session)
+        self._begin(group)
+        self._join(group, (sequence, command, future, deadline_s))
+        has_answer = False
+        try:
+            answer = await self._answer(group, future, timeout_ms)
+            has_answer = True
+        except errors.OutcomeUnknownError as error:
+            error.command = unfinished
+            raise
+        except errors.NotAppliedError as error:  # not this copy, but perhaps an earlier one
+            unknown = errors.OutcomeUnknownError(str(error))
+            unknown.command = unfinished
+            raise unknown from error
+        finally:
+            if sequence not in session.held:
+                session.done(sequence)
+            elif has_answer:
+                session.release(sequence)
+            if session is not self._session:
+                self._leave(session)
+        if answer.verdict is REFUSED:
+            raise errors.OutcomeUnknownError(f"{answer.value.decode()}; the command may have been applied before")
+        return answer
+
+    async def _answer(
+        self, group: _CommandGroup, future: asyncio.Future[CommandAnswer], timeout_ms: int
+    ) -> CommandAnswer:
+        try:
+            return await future
+        except TimeoutError:
+            raise group.late(f"no answer within {timeout_ms} ms") from group.error
+        except errors.PykraftError as error:
+            if group.copies or isinstance(error, errors.RefusedError):
+                raise group.late(str(error)) from error
+            raise
+        finally:
+            group.waiting -= 1
+            if not group.waiting:
+                del self._groups[group]
 
     async def close(self) -> None:
         """The node has ended: nobody gets an answer any more."""
@@ -167,6 +221,8 @@ class Submission(Generic[C, R]):
         if self._session is session:
             self._session = None
             self._let_in(len(self._crowd))  # the next session has room
+        for sequence in [*session.held]:
+            session.release(sequence)
         if not session.waiters:
             self._applier.sessions.pop(session.session_id, None)
 
