@@ -27,7 +27,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "pykraft.config": ("RaftConfig", "LogSettings", "NodeConfig"),
     "pykraft.config.properties": ("node_config", "ParsedConfig", "parse_properties"),
     "pykraft.errors": (),  # all of its exceptions
-    "pykraft.spark.source": ("register", "PykraftDataSource"),
+    "pykraft.spark.source": ("read", "register", "PykraftDataSource"),
     "pykraft.spark.pipeline.run": ("start_pipeline", "PipelineOptions"),
     "pykraft.spark.pipeline.figures": ("read_run", "report_figures", "PipelineRun"),
     "pykraft.spark.metadata.frames": ("table_frame", "records_of_type"),

@@ -1,4 +1,4 @@
-"""Runs the tests of the stage spark with the oldest pyspark that the package takes.
+"""Runs the tests of the stage spark with the oldest pyspark that has all of what they test.
 
     python -m tests.spark.oldest_pyspark [words for pytest]
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 from pyspark.testing import assertDataFrameEqual, assertSchemaEqual
 
 from pykraft.errors import UsageError
@@ -24,6 +25,7 @@ from pykraft.spark.data_source.file_stream import FilesStreamReader
 from pykraft.spark.data_source.options import parse_options
 from pykraft.spark.data_source.selection import RECORDS
 from pykraft.spark.source import LogReader, PykraftDataSource, register
+from pykraft.spark.source import read as source_read
 from pykraft.types import Offset
 from tests.spark.logs import START_MS, batch, three_batches, write_segment
 
@@ -151,6 +153,18 @@ def test_a_job_of_the_kafka_source_changes_format_and_address(spark: SparkSessio
     found = {row.offset for row in control.select("offset").collect()}
     assert found
     assert not found & {row.offset for row in rows}
+
+
+def test_a_query_without_a_source_has_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
+    """As Spark 3.5 needs it."""
+    write_segment(tmp_path / "n1", b"".join(three_batches()))
+    write_segment(tmp_path / "n2", b"".join(three_batches()))
+    options = {"path": f"{tmp_path}/n*", "minPartitions": "2"}
+    source = spark.read.format("pykraft").options(**options)
+    assertDataFrameEqual(source_read(spark, options), source.load())
+    columns = StructType([RECORDS["offset"], RECORDS["value"]])
+    assertDataFrameEqual(source_read(spark, options, columns), source.schema(columns).load())
+    assert source_read(spark, options | {"startingOffsets": "latest"}).count() == 0
 
 
 def test_filters_reach_the_source(spark: SparkSession, tmp_path: Path) -> None:

@@ -9,20 +9,12 @@ Source: PySpark ``DataSource`` (SPARK-44076), its stream reader and its writers.
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    DataSourceStreamWriter,
-    DataSourceWriter,
-    Filter,
-    InputPartition,
-)
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from pykraft.spark.data_source.decode import partitions_of, read_split
@@ -31,6 +23,16 @@ from pykraft.spark.data_source.file_stream import FilesStreamReader
 from pykraft.spark.data_source.options import SourceOptions, parse_options
 from pykraft.spark.data_source.selection import bounds_of, columns_for, select, spark_columns
 from pykraft.spark.error_text import rows_without_traceback, without_traceback
+from pykraft.spark.spark_versions import (
+    HAS_SOURCES,
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    Filter,
+    InputPartition,
+)
 
 
 class LogReader(DataSourceReader):
@@ -123,13 +125,39 @@ class PykraftDataSource(DataSource):
         return stream_writer(self.options, schema, is_overwrite=overwrite)
 
 
+def read(spark: SparkSession, options: Mapping[str, str], columns: StructType | None = None) -> DataFrame:
+    """A query as ``spark.read.format("pykraft").options(…)`` makes it, for Spark 3.5, which has no sources in Python.
+
+    Without ``columns`` it has all. The plan is made at once. Errors: as `LogReader`.
+    """
+    parsed = parse_options(options)
+    reader = LogReader(parsed, columns)
+    partitions = list(reader.partitions()) or [InputPartition(None)]
+    _run_workers_with_this_python(spark)
+
+    def rows(groups: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for group in groups:
+            for task in group.column("id").to_pylist():
+                yield from reader.read(partitions[task])
+
+    tasks = spark.range(0, len(partitions), 1, len(partitions))
+    return tasks.mapInArrow(rows, columns or columns_for(parsed))
+
+
 def register(spark: SparkSession) -> None:
     """Register ``format("pykraft")`` with this session.
 
     The workers of a local session then run the Python of this program, unless ``PYSPARK_PYTHON`` names one.
     """
     _run_workers_with_this_python(spark)
-    spark.dataSource.register(PykraftDataSource)
+    if not HAS_SOURCES:
+        return  # Spark 3.5: `read` is there
+    try:
+        spark.dataSource.register(PykraftDataSource)
+    except AnalysisException as error:
+        # Spark 4.0 has found it by itself, and refuses a second one.
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
 
 
 def _run_workers_with_this_python(spark: SparkSession) -> None:

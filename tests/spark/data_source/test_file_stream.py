@@ -203,6 +203,25 @@ def test_a_position_above_the_end_is_refused_and_not_waited_for(folder: Path) ->
         reader(folder).latestOffset({"cluster": None, "replicas": {"n1": position}}, ReadAllAvailable())
 
 
+def test_before_spark_4_2_a_stream_goes_on_without_being_given_a_start(folder: Path) -> None:
+    """Directories that appear rename the others in the end of a restarted query alone."""
+    made = reader(folder, maxRecordsPerTrigger="1")
+    start = json.loads(json.dumps(made.initialOffset()))
+    end = json.loads(json.dumps(made.latestOffset()))
+    assert read(made, start, end) == rows("n1", *range(6)) + rows("n2", *range(4)), "no limit"
+    assert made.latestOffset() == end
+    shutil.rmtree(folder / "n2")
+    write_segment(folder / "n1" / "p-0", batches(1, first=3), base_offset=6)
+    write_segment(folder / "n1" / "x" / "p-0", batches(1))
+    again = FilesStreamReader(parse_options({"path": f"{folder}/n1/p-0,{folder}/n1/x/p-0"}))
+    then = json.loads(json.dumps(again.latestOffset()))
+    assert [offset for _, offset in read(again, end, then)] == [6, 7, 0, 1]
+    (folder / "n1" / "p-0" / f"{6:020d}.log").unlink()
+    shorter = reader(folder).latestOffset()
+    with pytest.raises(TruncatedLogError, match="the log was cut back below offset 8"):
+        reader(folder).partitions(then, shorter)
+
+
 def test_a_start_above_the_end_is_an_error_unless_another_replica_has_it(folder: Path) -> None:
     made = reader(folder, startingOffsets="6")
     start = made.initialOffset()

@@ -460,6 +460,19 @@ def test_an_old_checkpoint_is_taken_over(node: OneNode) -> None:
     }
 
 
+def test_before_spark_4_2_a_stream_goes_on_without_being_given_a_start(node: OneNode) -> None:
+    reader = LiveStreamReader(options(node, maxRecordsPerTrigger="1"))
+    start = reader.initialOffset()
+    end = reader.latestOffset()
+    assert read(reader, list(reader.partitions(start, end))) == list(range(6))
+    assert end["began"] == 0
+    node.append(b"f")
+    again = LiveStreamReader(options(node))
+    then = again.latestOffset()
+    assert read(again, list(again.partitions(end, then))) == [6]
+    assert again.latestOffset() == then
+
+
 @pytest.mark.parametrize("of_stream", [False, True])
 def test_a_start_above_the_end_is_an_error(of_stream: bool, node: OneNode) -> None:
     def start(**given: str) -> object:

@@ -26,7 +26,6 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.datasource import InputPartition
 
 from pykraft.config import METADATA_TOPIC_NAME
 from pykraft.errors import CorruptionError, ProtocolError, StorageError
@@ -42,6 +41,7 @@ from pykraft.spark.data_source.options import SourceOptions
 from pykraft.spark.data_source.selection import EVERY_BATCH, EVERY_RECORD, Selection, arrow_schema
 from pykraft.spark.data_source.splits import OFFSET_MIN, Origin, Split, chunks_with, judged, packed
 from pykraft.spark.data_source.walk import OFFSET_MAX
+from pykraft.spark.spark_versions import InputPartition
 from pykraft.types import Buffer, Offset
 
 INT32_MAX = 2**31 - 1

@@ -18,8 +18,6 @@ from contextlib import suppress
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from pykraft.errors import CorruptionError, TruncatedLogError, UsageError
@@ -30,6 +28,7 @@ from pykraft.spark.data_source.selection import columns_for, select
 from pykraft.spark.data_source.splits import Limit, Split, SplitPlan, plan_splits
 from pykraft.spark.data_source.walk import Cursor, ReplicaLog
 from pykraft.spark.error_text import rows_without_traceback, without_traceback
+from pykraft.spark.spark_versions import DataSourceStreamReader, InputPartition, ReadLimit, SupportsTriggerAvailableNow
 from pykraft.types import Offset
 
 MARKS_MAX: Final = 16
@@ -51,6 +50,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._selection = select(columns or columns_for(options), options)
         self._cursors: dict[tuple[str, Offset], Cursor] = {}
         self._names: dict[str, str] = {}
+        self._reached: dict[str, Any] | None = None
         self._end: dict[str, Any] | None = None
         self._delay = TriggerDelay(options)
 
@@ -62,7 +62,8 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         file_plan.check_bounds(found, self._options)
         for replica in found:
             replicas[replica.name] = self._new_position(replica)
-        return {"cluster": _cluster_id(found), "replicas": replicas}
+        self._reached = {"cluster": _cluster_id(found), "replicas": replicas}
+        return self._reached
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """See `DataSourceStreamReader`; with both limits Spark gets the records, and `latestOffset` adds the bytes."""
@@ -76,11 +77,26 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     @without_traceback
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """See `DataSourceStreamReader`. The replicas share the limit, but each gets at least one batch.
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None) -> dict[str, Any]:  # noqa: N802
+        """See `DataSourceStreamReader`; before Spark 4.2 without ``start``, which a restarted query then lacks.
+
+        The replicas share the limit, but each gets at least one batch.
 
         Errors: UsageError for a checkpoint of another quorum, and for a truncated log; CorruptionError.
         """
+        begin = start or self._reached
+        self._reached = self._now() if begin is None else self._after(begin, limit)
+        return self._reached
+
+    def _now(self) -> dict[str, Any]:
+        found = self._find_replicas()
+        positions: dict[str, ReplicaPosition] = {}
+        for replica in found:
+            end = min(file_plan.end_of(replica), file_plan.find_end(replica, self._options.end))
+            positions[replica.name] = owner_of(replica) | position_of(replica.seek(end), end, began=None)
+        return {"cluster": _cluster_id(found), "replicas": positions}
+
+    def _after(self, start: dict[str, Any], limit: ReadLimit | None) -> dict[str, Any]:
         replicas = self._replicas(start)
         share = max(1, len(replicas))
         found: dict[str, ReplicaPosition] = {}
@@ -107,12 +123,15 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """See `DataSourceStreamReader`. Errors: as `latestOffset`."""
+        self._reached = end
         replicas = self._replicas(end)
         splits: list[Split] = []
         for replica in replicas:
             position = end["replicas"].get(replica.name)
             if position is not None:
                 begin = _begin(self._position(start, replica), position)
+                if position["offset"] < begin["offset"] and "cut" not in position:
+                    raise replica.cut_back(begin["offset"])
                 if position["offset"] <= begin["offset"]:
                     continue
                 try:
@@ -138,7 +157,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         positions = {names[replica.path]: {"offset": file_plan.end_of(replica)} for replica in replicas}
         return {"cluster": _cluster_id(replicas), "replicas": positions}
 
-    def _limit(self, replica: ReplicaLog, limit: ReadLimit, share: int) -> Limit:
+    def _limit(self, replica: ReplicaLog, limit: ReadLimit | None, share: int) -> Limit:
         end = file_plan.find_end(replica, self._options.end)
         if self._end is not None:
             end = min(end, self._end.get(replica.path, Offset(0)))
@@ -194,7 +213,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _position(self, start: Mapping[str, Any], replica: ReplicaLog) -> ReplicaPosition:
         """Where a replica's part starts; for a new replica, as the options say."""
-        known: ReplicaPosition | None = start["replicas"].get(replica.name)
+        known = _owned(start["replicas"], replica)
         if known is not None:
             log_start = None if self._options.fails_on_data_loss else replica.start().offset
             return known if log_start is None or log_start <= known["offset"] else {"offset": log_start}
@@ -225,6 +244,18 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def owner_of(replica: ReplicaLog) -> ReplicaPosition:
     """What a position belongs to."""
     return {"path": replica.path} if replica.id is None else {"path": replica.path, "id": replica.id}
+
+
+def _owned(positions: Mapping[str, ReplicaPosition], replica: ReplicaLog) -> ReplicaPosition | None:
+    """The position of a replica. Before Spark 4.2 the two ends of a micro-batch may have different names for it."""
+
+    def is_of(position: ReplicaPosition) -> bool:
+        return position.get("path") == replica.path or (replica.id is not None and position.get("id") == replica.id)
+
+    named = positions.get(replica.name)
+    if named is not None and ("path" not in named or is_of(named)):
+        return named
+    return next((position for position in positions.values() if is_of(position)), None)
 
 
 def give_names(replicas: Sequence[ReplicaLog], known: Mapping[str, ReplicaPosition]) -> None:

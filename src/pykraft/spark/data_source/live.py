@@ -25,8 +25,6 @@ from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from pykraft.client.remote.observer import QUERY_LIMITS, QUERY_PATIENCE, Observer, Start
@@ -39,6 +37,7 @@ from pykraft.spark.data_source.options import Bound, SourceOptions, TriggerDelay
 from pykraft.spark.data_source.selection import Selection, columns_for, select
 from pykraft.spark.data_source.splits import Bounds, Limit, Origin
 from pykraft.spark.error_text import rows_without_traceback, without_traceback
+from pykraft.spark.spark_versions import DataSourceStreamReader, InputPartition, ReadLimit, SupportsTriggerAvailableNow
 from pykraft.types import Buffer, Endpoint, Offset
 
 CHUNK_SIZE_BYTES = 4 * 1024 * 1024
@@ -256,6 +255,7 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._delay = TriggerDelay(options)
         self._quorum: LiveQuorum | None = None
         self._cluster_id: str | None = None
+        self._reached: dict[str, Any] | None = None
         self._sizes = Sizes((Offset(0),), (0,))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -287,7 +287,8 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             extent = quorum.extent()
             start = find_start(quorum, extent, self._options)
             before = quorum.batch_before(start, extent)
-            return {"cluster": quorum.find_cluster_id(), "offset": start, "began": start, **before}
+            self._reached = {"cluster": quorum.find_cluster_id(), "offset": start, "began": start, **before}
+            return self._reached
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """See `DataSourceStreamReader`; with both limits Spark gets the records, and `latestOffset` adds the bytes."""
@@ -300,12 +301,23 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._end = quorum.extent().end_offset
 
     @without_traceback
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """See `DataSourceStreamReader`.
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None) -> dict[str, Any]:  # noqa: N802
+        """See `DataSourceStreamReader`; before Spark 4.2 without ``start``, which a restarted query then lacks.
 
         Errors: ForeignClusterError for a checkpoint of another quorum; UsageError if the log starts after it, ends
         before it, or has another batch there.
         """
+        begin_at = start or self._reached
+        self._reached = self._now() if begin_at is None else self._after(begin_at, limit)
+        return self._reached
+
+    def _now(self) -> dict[str, Any]:
+        with self._connected() as quorum:
+            extent = quorum.extent()
+            end = min(extent.end_offset, find_end(quorum, extent, self._options.end))
+            return {"cluster": quorum.find_cluster_id(), "offset": end, **quorum.batch_before(end, extent)}
+
+    def _after(self, start: dict[str, Any], limit: ReadLimit | None) -> dict[str, Any]:
         records, size_bytes = records_and_bytes(limit, self._options)
         with self._connected(start["cluster"]) as quorum:
             extent = quorum.extent()
@@ -325,6 +337,7 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """See `DataSourceStreamReader`. Errors: as `latestOffset`."""
+        self._reached = end
         is_first = start.get("began") == start["offset"]
         begin = {"offset": end.get("began", start["offset"])} if is_first else start
         with self._connected(end["cluster"]) as quorum:

@@ -23,7 +23,7 @@ from pykraft.errors import UsageError
 from pykraft.types import Endpoint, Offset
 
 if TYPE_CHECKING:  # commands read options without Spark
-    from pyspark.sql.streaming.datasource import ReadLimit
+    from pykraft.spark.spark_versions import ReadLimit
 
 ALIASES: Final[Mapping[str, str]] = {"maxOffsetsPerTrigger": "maxRecordsPerTrigger"}
 """Kafka's name, and ours."""
@@ -140,7 +140,7 @@ SIZE_BYTES_PER_TRIGGER: Final = 1024 * 1024 * 1024
 def default_limit(options: SourceOptions) -> "ReadLimit":
     """The limit that Spark gets."""
     # Not above: commands read options without Spark, and Spark 4.1 has no limits.
-    from pyspark.sql.streaming.datasource import ReadMaxBytes, ReadMaxRows
+    from pykraft.spark.spark_versions import ReadMaxBytes, ReadMaxRows
 
     if options.records_per_trigger is not None:
         return ReadMaxRows(options.records_per_trigger)
@@ -149,9 +149,9 @@ def default_limit(options: SourceOptions) -> "ReadLimit":
     return ReadMaxBytes(SIZE_BYTES_PER_TRIGGER)
 
 
-def records_and_bytes(limit: "ReadLimit", options: SourceOptions) -> tuple[int | None, int | None]:
-    """Most records and bytes of a micro-batch under Spark's limit; None for no limit."""
-    from pyspark.sql.streaming.datasource import ReadMaxBytes, ReadMaxRows
+def records_and_bytes(limit: "ReadLimit | None", options: SourceOptions) -> tuple[int | None, int | None]:
+    """Most records and bytes of a micro-batch under Spark's limit; None for no limit, as before Spark 4.2."""
+    from pykraft.spark.spark_versions import ReadMaxBytes, ReadMaxRows
 
     match limit:
         case ReadMaxRows():

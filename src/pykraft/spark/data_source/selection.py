@@ -19,8 +19,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -37,6 +36,16 @@ from pykraft.errors import UsageError
 from pykraft.spark.data_source.headers import Headers
 from pykraft.spark.data_source.options import SourceOptions
 from pykraft.spark.data_source.splits import EVERYTHING, Bounds
+from pykraft.spark.spark_versions import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+    arrow_schema_of,
+)
 from pykraft.types import Epoch, Offset
 
 _TYPES = {
@@ -115,7 +124,7 @@ def arrow_schema(rows: str) -> pa.Schema:
 
 def arrow_of(columns: StructType) -> pa.Schema:
     """These columns as Spark wants them from a Python source."""
-    return to_arrow_schema(columns, timezone="UTC")
+    return arrow_schema_of(columns)
 
 
 def bounds_of(filters: Iterable[Filter]) -> Bounds:

@@ -19,7 +19,6 @@ from uuid import uuid4
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from pykraft.errors import StorageError, UsageError
@@ -27,6 +26,12 @@ from pykraft.spark.error_text import without_traceback
 from pykraft.spark.sink.commit_rows import QueryFolder
 from pykraft.spark.sink.sink_options import SinkOptions, parse_sink_options
 from pykraft.spark.sink.staged import BatchMaker, StagedFile, stage
+from pykraft.spark.spark_versions import (
+    HAS_STREAM_SINK,
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
 
 VALUE, KEY = "value", "key"
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
@@ -55,6 +60,8 @@ def stream_writer(options: Mapping[str, str], schema: StructType, *, is_overwrit
     """On the driver, for each micro-batch and each commit. Errors: as `batch_writer`."""
     if is_overwrite:
         raise UsageError('records of a log are never overwritten: write with .outputMode("append")')
+    if not HAS_STREAM_SINK:
+        raise UsageError("streams are written with Spark 4.1 and later; with this one, write batch queries")
     return QuorumStreamWriter(parse_sink_options(options, is_stream=True), schema)
 
 

@@ -27,11 +27,11 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from pykraft.errors import StorageError, UsageError
 from pykraft.spark.arrow_columns import number_column, text_column
+from pykraft.spark.spark_versions import arrow_schema_of
 from pykraft.spark.tables import commit as commits
 from pykraft.spark.tables.names import PARQUET_COLUMNS, TABLES
 
@@ -231,7 +231,7 @@ def file_columns(file: commits.ParquetFile) -> list[pa.Array]:
 
 def column_types(schema: StructType) -> pa.Schema:
     """The types of the columns in a file: without Spark's metadata, times in UTC, all nullable."""
-    arrow = to_arrow_schema(schema, timezone="UTC")
+    arrow = arrow_schema_of(schema)
     return pa.schema([pa.field(field.name, field.type) for field in arrow])
 
 
