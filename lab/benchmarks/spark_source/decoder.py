@@ -15,7 +15,7 @@ import struct
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -24,6 +24,8 @@ from typing import Final
 import cramjam
 from crc32c import crc32c
 
+from lab.benchmarks.spark_source.table import filled
+from pykraft.errors import ProtocolError
 from pykraft.log.paths import LOG, segment_file
 from pykraft.protocol.compression import Compression
 from pykraft.protocol.metadata.record import read_metadata_record
@@ -34,7 +36,7 @@ from pykraft.spark.source import LogReader
 from pykraft.types import Offset
 
 RECORDED: Final = Path(__file__).parents[3] / "tests" / "golden"
-POOL: Final = random.Random(7).randbytes(1 << 20)  # noqa: S311 - any bytes will do
+POOL: Final = random.Random(7).randbytes(1 << 20)
 CODECS: Final[dict[Compression, Callable[[bytes], bytes]]] = {
     Compression.NONE: bytes,
     Compression.LZ4: lambda data: bytes(cramjam.lz4.compress(data)),
@@ -102,42 +104,45 @@ def _metadata() -> Callable[[random.Random], MadeRecord]:
 def _is_metadata(value: bytes) -> bool:
     try:
         return read_metadata_record(value) is not None
-    except ValueError:
-        return False
-    except Exception:  # noqa: BLE001 - a recorded value of another log
-        return False
+    except ProtocolError:
+        return False  # of another log
+
+
+def _keyed(source: random.Random) -> MadeRecord:
+    return MadeRecord(value=_bytes(source, 100), key=_bytes(source, 16))
+
+
+def _headed(source: random.Random) -> MadeRecord:
+    headers = (("trace", _bytes(source, 16)), ("tenant", b"a"))
+    return MadeRecord(value=_bytes(source, 80, 120), key=_bytes(source, 16), headers=headers)
+
+
+def _json(source: random.Random) -> MadeRecord:
+    key = b"%09d" % source.randrange(10**9)
+    return MadeRecord(value=_event(source), key=key, delta_ms=source.randrange(100))
+
+
+def _of_size(least: int, most: int | None = None) -> Callable[[random.Random], MadeRecord]:
+    return lambda source: MadeRecord(value=_bytes(source, least, most))
 
 
 def cases() -> list[DecoderCase]:
     """All of them; none is left out because it is slow."""
-    key16 = lambda source: MadeRecord(value=_bytes(source, 100), key=_bytes(source, 16))  # noqa: E731
-    event = lambda source: MadeRecord(value=_event(source), key=b"%09d" % source.randrange(10**9), delta_ms=source.randrange(100))  # noqa: E501, E731
-    headed = lambda source: MadeRecord(  # noqa: E731
-        value=_bytes(source, 80, 120), key=_bytes(source, 16), headers=(("trace", _bytes(source, 16)), ("tenant", b"a"))
-    )
+    codecs = (Compression.ZSTD, Compression.LZ4, Compression.SNAPPY, Compression.GZIP)
+    events = [("", Compression.NONE), *((f", {codec.name.lower()}", codec) for codec in codecs)]
     return [
-        DecoderCase(name="100 B, equal", make=lambda source: MadeRecord(value=_bytes(source, 100))),
-        DecoderCase(name="50 to 150 B", make=lambda source: MadeRecord(value=_bytes(source, 50, 150))),
-        DecoderCase(
-            name="1.0 to 1.1 KB",
-            make=lambda source: MadeRecord(value=_bytes(source, 1_000, 1_100)),
-            per_batch=50,
-            share=0.2,
-        ),
-        DecoderCase(name="100 B, key of 16 B", make=key16),
-        DecoderCase(name="80 to 120 B, key and two headers", make=headed),
-        DecoderCase(name="100 B, one in a batch", make=lambda source: MadeRecord(value=_bytes(source, 100)), per_batch=1),
-        DecoderCase(name="JSON of 300 B with keys", make=event, per_batch=100, share=0.5),
+        DecoderCase(name="100 B, equal", make=_of_size(100)),
+        DecoderCase(name="50 to 150 B", make=_of_size(50, 150)),
+        DecoderCase(name="1.0 to 1.1 KB", make=_of_size(1_000, 1_100), per_batch=50, share=0.2),
+        DecoderCase(name="100 B, key of 16 B", make=_keyed),
+        DecoderCase(name="80 to 120 B, key and two headers", make=_headed),
+        DecoderCase(name="100 B, one in a batch", make=_of_size(100), per_batch=1),
         *(
-            DecoderCase(
-                name=f"JSON of 300 B with keys, {codec.name.lower()}", make=event, per_batch=100, codec=codec, share=0.5
-            )
-            for codec in (Compression.ZSTD, Compression.LZ4, Compression.SNAPPY, Compression.GZIP)
+            DecoderCase(name=f"JSON of 300 B with keys{words}", make=_json, per_batch=100, codec=codec, share=0.5)
+            for words, codec in events
         ),
         DecoderCase(name="Kafka's metadata, 5 in a batch", make=_metadata(), per_batch=5, share=0.5),
-        DecoderCase(
-            name="Kafka's metadata decoded", make=_metadata(), per_batch=5, share=0.1, columns=("metadata",)
-        ),
+        DecoderCase(name="Kafka's metadata decoded", make=_metadata(), per_batch=5, share=0.1, columns=("metadata",)),
     ]
 
 
@@ -163,7 +168,7 @@ def batch_of(records: Sequence[MadeRecord], base_offset: int, codec: Compression
 def write_case(folder: Path, case: DecoderCase, records: int) -> int:
     """Write a log of about so many records; returns their number."""
     folder.mkdir(parents=True)
-    source = random.Random(case.name)  # noqa: S311 - records, not secrets
+    source = random.Random(case.name)
     kept = [case.make(source) for _ in range(min(records, 20_000))]
     count = max(1, int(records * case.share) // case.per_batch) * case.per_batch
     with (folder / segment_file(Offset(0), LOG)).open("wb") as file:
@@ -193,28 +198,37 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--case", default="", help="only cases with these words in the name")
     parser.add_argument("--docs", type=Path, help="put the table between the markers of this document")
     chosen = parser.parse_args(words)
-    found: dict[tuple[str, str], list[float]] = {}
+    wanted = [case for case in cases() if chosen.case in case.name]
+    times: dict[tuple[str, str], list[float]] = {}
     sizes: dict[str, float] = {}
     with tempfile.TemporaryDirectory(prefix="pykraft-decoder-") as name:
-        wanted = [case for case in cases() if chosen.case in case.name]
-        counts = {case.name: write_case(Path(name) / f"{at}" / "p-0", case, chosen.records) for at, case in enumerate(wanted)}
+        folders = {case.name: Path(name) / f"{at}" / "p-0" for at, case in enumerate(wanted)}
+        counts = {case.name: write_case(folders[case.name], case, chosen.records) for case in wanted}
         for _ in range(chosen.turns + 1):
-            for at, case in enumerate(wanted):
-                folder, count = Path(name) / f"{at}" / "p-0", counts[case.name]
+            for case in wanted:
+                folder, count = folders[case.name], counts[case.name]
                 sizes[case.name] = sum(file.stat().st_size for file in folder.iterdir()) / count
                 for columns in case.columns:
-                    found.setdefault((case.name, columns), []).append(measure(folder, columns, count))
-    rows = ["| records | bytes each | columns | ns a record | MB/s |", "|---|---|---|---|---|"]
-    for (case_name, columns), times in found.items():
-        kept = times[1:] or times
-        middle, size = median(kept), sizes[case_name]
-        rows.append(
-            f"| {case_name} | {size:.0f} | {columns} | {middle:.0f} ({min(kept):.0f}–{max(kept):.0f}) | "
-            f"{size / middle * 1e3:.0f} |"
-        )
-    rows += ["", f"{time.strftime('%Y-%m-%d')}, Python {platform.python_version()}, {chosen.turns} turns after one that is not counted."]
-    print("\n".join(rows))
+                    times.setdefault((case.name, columns), []).append(measure(folder, columns, count))
+    table = "\n".join(rows_of(times, sizes, chosen.turns))
+    print(table)
+    if chosen.docs is not None:
+        text = chosen.docs.read_text(encoding="utf-8")
+        chosen.docs.write_text(filled(text, "decoder", table), encoding="utf-8")
     return 0
+
+
+def rows_of(times: Mapping[tuple[str, str], Sequence[float]], sizes: Mapping[str, float], turns: int) -> Iterator[str]:
+    """The lines of the table; the first turn is not counted."""
+    yield "| records | bytes each | columns | ns a record | MB/s |"
+    yield "|---|---|---|---|---|"
+    for (name, columns), found in times.items():
+        kept = found[1:]
+        middle, size = median(kept), sizes[name]
+        spread = f"{middle:.0f} ({min(kept):.0f}–{max(kept):.0f})"
+        yield f"| {name} | {size:.0f} | {columns} | {spread} | {size / middle * 1e3:.0f} |"
+    yield ""
+    yield f"Measured {time.strftime('%Y-%m-%d')}, Python {platform.python_version()}, median of {turns} turns."
 
 
 if __name__ == "__main__":

@@ -56,6 +56,7 @@ __all__ = [
     "encode_batch",
     "encode_control_batch",
     "encode_in_place",
+    "end_of_records",
     "iterate_body",
     "iterate_records",
     "membership_records",
@@ -237,6 +238,33 @@ class _Frame:
 
 def _bad(index: int, problem: str) -> ProtocolError:
     return ProtocolError(f"record {index} of the batch {problem}", ErrorCode.INVALID_RECORD)
+
+
+def end_of_records(data: bytes, position: int, count: int, starts: list[int]) -> int:
+    """Append where each of so many records starts; returns where the last one ends by its length, or -1.
+
+    Only lengths are read. The numbers are not checked further, so a caller compares the end with that of the batch.
+    """
+    append = starts.append
+    try:
+        for _ in range(count):
+            append(position)
+            size = data[position]
+            position += 1
+            if size > 0x7F:
+                high = data[position]
+                position += 1
+                size = size & 0x7F | high << 7
+                if high > 0x7F:
+                    size, position = read_varint(data, position - 2)
+                    if size < 0:
+                        return -1
+                    position += size
+                    continue
+            position += size >> 1
+    except (IndexError, ProtocolError):
+        return -1
+    return position
 
 
 _NULL: Final = 1

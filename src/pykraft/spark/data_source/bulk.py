@@ -18,7 +18,7 @@ protocol's own decoder would read. The decoder handles all other batches. CRCs a
 Source: KIP-98, KIP-595; Kafka's ``DefaultRecord`` and ``BatchBuilder``; NumPy's strided arrays.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -29,8 +29,8 @@ import pyarrow as pa
 from pykraft.errors import ProtocolError
 from pykraft.protocol.batch import HEADER_SIZE_BYTES
 from pykraft.protocol.primitives import encode_varint, read_varint, varint_size_bytes
-from pykraft.spark.arrow_columns import array_column, bytes_column
 from pykraft.spark.data_source.headers import Headers
+from pykraft.spark.data_source.records import cells
 from pykraft.types import Buffer
 
 _DELTA_ENDS = (64, 8_192, 1_048_576, 134_217_728)
@@ -219,7 +219,7 @@ class Values:
     """
 
     def __init__(self, counts: np.ndarray, first_sizes: np.ndarray) -> None:
-        self._counts = counts
+        self.counts = counts
         self._first_sizes = first_sizes
         self._first_rows = np.cumsum(counts) - counts
         self._scattered: list[tuple[np.ndarray, np.ndarray]] = []
@@ -229,7 +229,7 @@ class Values:
     @cached_property
     def starts(self) -> np.ndarray:
         """See the class."""
-        starts = np.zeros(int(self._counts.sum()), dtype=np.int64)
+        starts = np.zeros(int(self.counts.sum()), dtype=np.int64)
         for block in self.blocks:
             first_row = self._first_rows[block.first]
             starts[first_row : first_row + block.batches * block.records] = block.starts()
@@ -240,7 +240,7 @@ class Values:
     @cached_property
     def sizes(self) -> np.ndarray:
         """See the class."""
-        return np.repeat(self._first_sizes, self._counts)
+        return np.repeat(self._first_sizes, self.counts)
 
     def one_size_bytes(self) -> int | None:
         """The size of all values, if it is one and blocks have all of them."""
@@ -250,7 +250,7 @@ class Values:
     def compare(self, data: Buffer, members: np.ndarray, bodies: np.ndarray) -> None:
         """Look at these batches, whose first values have one size and whose first records are at ``bodies``."""
         size = int(self._first_sizes[members[0]])
-        counts = self._counts[members]
+        counts = self.counts[members]
         blocks = blocks_of(members, bodies, counts, size)
         if counts.sum() >= BLOCK_MIN * len(blocks):
             self.blocks += blocks
@@ -326,27 +326,13 @@ def _are_as_written(octets: np.ndarray, records: np.ndarray, deltas: np.ndarray,
     return are_right
 
 
-def gather_values(data: Buffer, found: Values, are_found: np.ndarray, others: Sequence[bytes | None]) -> pa.BinaryArray:
-    """One column of the values found in place (``are_found``, by row) and of the others, in their order."""
-    rows = np.flatnonzero(are_found)
-    rest = bytes_column(others)
-    if len(rows) == 0:
-        return rest
+def values_of(data: Buffer, found: Values) -> pa.BinaryArray:
+    """One column of the values that were found in place, in their order."""
+    rows = np.flatnonzero(np.repeat(found.are_found, found.counts))
     size = found.one_size_bytes()
     if size is not None:
         return _of_one_size(data, found, size, len(rows))
-    edges = np.empty(2 * len(rows), dtype=np.int32)
-    edges[0::2] = found.starts[rows]
-    edges[1::2] = edges[0::2] + found.sizes[rows]
-    # The cells of this column alternate between values and the bytes between them; take every second one.
-    cells = pa.Array.from_buffers(pa.binary(), len(edges) - 1, [None, pa.py_buffer(edges), pa.py_buffer(data)])
-    values = cells.take(array_column(np.arange(0, len(edges) - 1, 2), pa.int64()))
-    if not others:
-        return values
-    order = np.empty(len(are_found), dtype=np.int64)
-    order[rows] = np.arange(len(rows))
-    order[~are_found] = np.arange(len(rows), len(are_found))
-    return pa.concat_arrays([values, rest]).take(array_column(order, pa.int64()))
+    return cells(data, found.starts[rows], found.sizes[rows])
 
 
 def _of_one_size(data: Buffer, found: Values, size: int, count: int) -> pa.BinaryArray:

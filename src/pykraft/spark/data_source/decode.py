@@ -1,14 +1,15 @@
 """Converts whole batches to Arrow rows of their records, in bulk; and what rows of batches share with them.
 
-Fields that all records of a batch share are repeated, and the values of KRaft's batches with values of one size are
-found and copied together (`pykraft.spark.data_source.bulk`). All other batches go through the protocol's own decoders.
+Fields that all records of a batch share are repeated. The values of KRaft's batches with values of one size are found
+and copied together (`pykraft.spark.data_source.bulk`), and those of all others are parsed together
+(`pykraft.spark.data_source.records`); control batches, and what is unusual, go through the protocol's own decoder.
 Only wanted columns are made: if none is in the records, they are not read, and malformed records under a valid CRC are
 not noticed. A damaged batch is an error with its position, or, if the caller tolerates damage, one row that reports it.
 The JSON of metadata records is kafka-dump-log's, but secrets are masked: tables are copied and looked at by many.
 
 Invariant: a batch that is passed on has the length in its header and a valid CRC. A row group holds at most `ROWS_MAX`
-rows and `BATCHES_SIZE_BYTES_MAX` of batches, unless a single batch holds more, and a compressed batch has a row group
-of its own. So memory is bounded whatever a file contains.
+rows and `BATCHES_SIZE_BYTES_MAX` of batches, decompressed, unless a single batch holds more. So memory is bounded
+whatever a file contains.
 
 Source: KIP-98, KIP-631; Kafka's ``DefaultRecordBatch`` and ``DumpLogSegments --cluster-metadata-decoder``.
 """
@@ -33,11 +34,12 @@ from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, check_crc, op
 from pykraft.protocol.compression import Compression
 from pykraft.protocol.control import TABLES, ControlType, control_type
 from pykraft.protocol.metadata.record import read_metadata_record, without_secrets
-from pykraft.protocol.records import Record, decode_records, decode_values
+from pykraft.protocol.records import Record, decode_records
 from pykraft.spark.arrow_columns import array_column, bytes_column, number_column, text_column
-from pykraft.spark.data_source.bulk import find_values, gather_values
+from pykraft.spark.data_source.bulk import find_values, values_of
 from pykraft.spark.data_source.headers import Headers, headers_of
 from pykraft.spark.data_source.options import SourceOptions
+from pykraft.spark.data_source.records import TIMES_MAX, Bodies, ParsedRecords, cells, groups_of, merged, parse_records
 from pykraft.spark.data_source.selection import EVERY_BATCH, EVERY_RECORD, Selection, arrow_schema
 from pykraft.spark.data_source.splits import OFFSET_MIN, Origin, Split, chunks_with, judged, packed
 from pykraft.spark.data_source.walk import OFFSET_MAX
@@ -221,46 +223,39 @@ def records_of(
         if isinstance(part, DamagedBytes):
             yield damage_row(origin, part, selection.schema)
             continue
-        for group in _groups(part.at((part.counts > 0) & selection.wanted(part))):
+        wanted = part.at((part.counts > 0) & selection.wanted(part))
+        for group, bodies in groups_of(data, wanted, rows_max=ROWS_MAX, size_bytes_max=BATCHES_SIZE_BYTES_MAX):
             try:
-                yield _Rows(origin, data, group, selection).to_arrow()
+                yield _Rows(origin, data, group, bodies, selection).to_arrow()
             except CorruptionError:
                 if not tolerant:
                     raise
-                yield from _one_by_one(origin, data, group, selection)
+                yield from _one_by_one(origin, data, group, bodies, selection)
 
 
-def _one_by_one(origin: Origin, data: Buffer, headers: Headers, selection: Selection) -> Iterator[pa.RecordBatch]:
+def _one_by_one(
+    origin: Origin, data: Buffer, headers: Headers, bodies: Bodies | None, selection: Selection
+) -> Iterator[pa.RecordBatch]:
     for index in range(len(headers)):
+        one = slice(index, index + 1)
+        own = None if bodies is None else bodies.at(one)
         try:
-            yield _Rows(origin, data, headers.at(slice(index, index + 1)), selection).to_arrow()
+            yield _Rows(origin, data, headers.at(one), own, selection).to_arrow()
         except CorruptionError as error:
             yield damage_row(origin, DamagedBytes.batch(*headers.pair(index), error), selection.schema)
 
 
-def _groups(headers: Headers) -> Iterator[Headers]:
-    rows, size_bytes = np.cumsum(headers.counts), np.cumsum(headers.sizes_bytes)
-    alone = np.flatnonzero(headers.codecs != Compression.NONE)
-    begin = rows_before = size_bytes_before = 0
-    while begin < len(headers):
-        end = min(
-            int(np.searchsorted(rows, rows_before + ROWS_MAX, side="right")),
-            int(np.searchsorted(size_bytes, size_bytes_before + BATCHES_SIZE_BYTES_MAX, side="right")),
-        )
-        following = alone[np.searchsorted(alone, begin) :][:1].tolist()
-        if following:
-            end = min(end, following[0])
-        end = max(end, begin + 1)
-        yield headers.at(slice(begin, end))
-        begin, rows_before, size_bytes_before = end, int(rows[end - 1]), int(size_bytes[end - 1])
-
-
 class _Rows:
-    def __init__(self, origin: Origin, data: Buffer, headers: Headers, selection: Selection) -> None:
-        """Errors: CorruptionError for malformed records that a wanted column needs."""
-        _believe_counts(origin, data, headers)
+    def __init__(
+        self, origin: Origin, data: Buffer, headers: Headers, bodies: Bodies | None, selection: Selection
+    ) -> None:
+        """Errors: CorruptionError for malformed records that a wanted column needs, and without ``bodies``."""
+        if bodies is None:
+            position, header = headers.pair(0)
+            raise _not_unpacked(origin, data, position, header)
         self._origin = origin
         self._data = data
+        self._bodies = bodies
         self._schema = selection.schema
         self._headers = headers
         self._counts = headers.counts
@@ -271,45 +266,70 @@ class _Rows:
         )
         self._timestamps = np.repeat(_timestamps_ms(headers), self._counts)
         self._control_types: dict[int, str] = {}
-        self._keys: dict[int, bytes] = {}
+        self._keys: pa.BinaryArray | None = None
         self._values: pa.BinaryArray | None = None
         if selection.has(*FROM_RECORDS):
-            self._read_records(with_values=selection.has(*FROM_VALUES))
-        else:
-            self._read_compacted()
+            self._read_records(with_keys=selection.has("key"), with_values=selection.has(*FROM_VALUES))
+        elif headers.are_compacted.any():
+            self._read_records(with_keys=False, with_values=False)
         if selection.has("timestamp"):
             self._check_timestamps()
 
-    def _read_records(self, *, with_values: bool) -> None:
+    def _read_records(self, *, with_keys: bool, with_values: bool) -> None:
         found = find_values(self._data, self._headers)
-        others: list[bytes | None] = []
-        for index in np.flatnonzero(~found.are_found).tolist():
-            others += self._read(index)
+        are_left = ~found.are_found & ~self._headers.are_control
+        are_parsed = np.zeros(len(are_left), dtype=np.bool_)
+        values = [(self._rows_of(found.are_found), values_of(self._data, found))] if with_values else []
+        keys: list[tuple[np.ndarray, pa.BinaryArray]] = []
+        if are_left.any():
+            parsed = self._parse(are_left)
+            are_parsed[are_left] = parsed.are_found
+            kept = np.repeat(parsed.are_found, self._counts[are_left])
+            rows = self._rows_of(are_parsed)
+            self._offsets[rows] = (
+                np.repeat(self._headers.column("base_offset"), self._counts)[rows] + (parsed.offset_deltas[kept])
+            )
+            are_own = ~np.repeat(self._headers.are_log_append_time, self._counts)[rows]
+            self._timestamps[rows] += np.where(are_own, parsed.time_deltas[kept], 0)
+            data = self._bodies.data
+            if with_values:
+                values.append((rows, cells(data, parsed.value_starts[kept], parsed.value_sizes[kept])))
+            if with_keys and (parsed.key_sizes[kept] >= 0).any():
+                keys.append((rows, cells(data, parsed.key_starts[kept], parsed.key_sizes[kept])))
+        for index in np.flatnonzero(~found.are_found & ~are_parsed).tolist():
+            records = self._read(index)
+            rows = np.arange(len(records)) + int(self._first_rows[index])
+            values.append((rows, bytes_column([record.value for record in records])))
+            keys.append((rows, bytes_column([record.key for record in records])))
         if with_values:
-            self._values = gather_values(self._data, found, np.repeat(found.are_found, self._counts), others)
+            self._values = merged(values, self._count)
+        if with_keys:
+            self._keys = merged(keys, self._count)
 
-    def _read_compacted(self) -> None:
-        for index in np.flatnonzero(self._headers.are_compacted).tolist():
-            self._read(index)
+    def _parse(self, which: np.ndarray) -> ParsedRecords:
+        """The records of these batches, as far as their columns hold what the batches claim."""
+        headers = self._headers.at(which)
+        parsed = parse_records(self._bodies.at(which), headers.counts, headers.column("last_offset_delta"))
+        parsed.are_found &= np.abs(headers.column("base_timestamp")) < TIMES_MAX
+        return parsed
 
-    def _read(self, index: int) -> Sequence[bytes | None]:
-        """The values of one batch; fields that its records override go into the columns. Errors: CorruptionError."""
+    def _rows_of(self, batches: np.ndarray) -> np.ndarray:
+        return np.flatnonzero(np.repeat(batches, self._counts))
+
+    def _read(self, index: int) -> Sequence[Record]:
+        """The records of one batch, of which some fields go into the columns. Errors: CorruptionError."""
         position, header = self._headers.pair(index)
         batch = self._data[position : position + header.size_bytes]
-        if not header.is_control and (values := _values_of_kraft(batch)) is not None:
-            return values
         try:
             records = decode_records(batch, verify_crc=False)
             for row, record in enumerate(records, start=int(self._first_rows[index])):
                 self._offsets[row] = record.offset
                 self._timestamps[row] = record.timestamp_ms
-                if record.key is not None:
-                    self._keys[row] = record.key
                 if header.is_control:
                     self._control_types[row] = _control_type(record)
         except ProtocolError as error:
             raise damaged(self._origin, position, str(error)) from error
-        return [record.value for record in records]
+        return records
 
     def _check_timestamps(self) -> None:
         if self._timestamps.min() < -TIMESTAMP_MS_MAX or self._timestamps.max() > TIMESTAMP_MS_MAX:
@@ -348,8 +368,8 @@ class _Rows:
                 types = self._control_types
                 return text_column([types.get(row) for row in range(self._count)]) if types else self._nulls(field)
             case "key":
-                keys = self._keys
-                return bytes_column([keys.get(row) for row in range(self._count)]) if keys else self._nulls(field)
+                assert self._keys is not None
+                return self._keys
             case "value":
                 assert self._values is not None
                 return self._values
@@ -377,14 +397,12 @@ class _Rows:
         return array_column(np.repeat(values.astype(dtype), self._counts), kind)
 
 
-def _believe_counts(origin: Origin, data: Buffer, headers: Headers) -> None:
-    """Decompress batches before allocating for as many records as their headers claim. Errors: CorruptionError."""
-    for index in np.flatnonzero(headers.codecs != Compression.NONE).tolist():
-        position, header = headers.pair(index)
-        try:
-            open_batch(data[position : position + header.size_bytes], verify_crc=False)
-        except ProtocolError as error:
-            raise damaged(origin, position, str(error)) from error
+def _not_unpacked(origin: Origin, data: Buffer, position: int, header: BatchHeader) -> CorruptionError:
+    try:
+        open_batch(data[position : position + header.size_bytes], verify_crc=False)
+    except ProtocolError as error:
+        return damaged(origin, position, str(error))
+    raise AssertionError("it was not decompressed before")
 
 
 def _timestamps_ms(headers: Headers) -> np.ndarray:
@@ -395,14 +413,6 @@ def _control_type(record: Record) -> str:
     """Kafka's name of a control record; the number if a newer Kafka wrote it. Errors: ProtocolError."""
     number = control_type(record.key)
     return TABLES[ControlType(number)].name if number in TABLES else f"type {number}"
-
-
-def _values_of_kraft(batch: Buffer) -> list[bytes] | None:
-    """The values of a batch in KRaft's form; None for another client's batch, or a damaged one."""
-    try:
-        return decode_values(batch, verify_crc=False)
-    except ProtocolError:
-        return None
 
 
 BATCH_ROWS_MAX = 4_096
