@@ -155,6 +155,20 @@ def test_a_job_of_the_kafka_source_changes_format_and_address(spark: SparkSessio
     assert not found & {row.offset for row in rows}
 
 
+def test_sql_has_views_and_a_table_is_refused_at_once(spark: SparkSession, tmp_path: Path) -> None:
+    """A view, like a frame, is planned once: its later queries read what the first one read."""
+    path = write_segment(tmp_path / "n1", b"".join(three_batches())).parent
+    for clause in (f"OPTIONS (path '{path}')", f"LOCATION '{path}'", "OPTIONS (`bootstrap.controllers` 'localhost:1')"):
+        with pytest.raises(PySparkException, match="CREATE TEMPORARY VIEW name USING pykraft"):
+            spark.sql(f"CREATE TABLE never USING pykraft {clause}")
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW known USING pykraft OPTIONS (path '{path}')")
+    assert spark.table("known").count() == 6
+    write_segment(tmp_path / "n1", batch([b"c", b"d"], base_offset=6), base_offset=6)
+    assert spark.table("known").count() == 6
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW known USING pykraft OPTIONS (path '{path}')")
+    assert spark.table("known").count() == 8
+
+
 def test_a_query_without_a_source_has_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
     """As Spark 3.5 needs it."""
     write_segment(tmp_path / "n1", b"".join(three_batches()))

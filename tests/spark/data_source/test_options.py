@@ -32,6 +32,13 @@ def test_a_live_quorum_is_named_by_some_of_its_nodes() -> None:
     assert found.patterns == ()
 
 
+@pytest.mark.parametrize("name", ["option.path", "Option.bootstrap.controllers", "location"])
+def test_a_table_of_spark_s_catalog_is_refused_and_not_only_unreadable(name: str) -> None:
+    """Spark passes what is here on when the table is made, and nothing when it is read."""
+    with pytest.raises(UsageError, match="CREATE TEMPORARY VIEW name USING pykraft"):
+        parse_options(PATH | {name: "n1"})
+
+
 def test_the_case_of_a_name_does_not_matter() -> None:
     given = {"ROWS": "Batches", "MaxRecordsPerTrigger": "5", "maxbytespertrigger": "7", "Corrupt": "MARK"}
     found = parse_options(PATH | given)

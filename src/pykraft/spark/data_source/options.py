@@ -188,6 +188,7 @@ class TriggerDelay:
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
     """Check and convert. Errors: UsageError that names the option, its value and what is allowed."""
+    _refuse_table(options)
     _refuse_misspelled(options)
     read = _Reader(translate(options))
     patterns, controllers = read.patterns(), read.controllers()
@@ -227,6 +228,18 @@ def _refuse_contradictions(options: SourceOptions) -> None:
         raise UsageError(f"the option columns = {options.columns} has a row for each record: leave out rows = batches")
     if options.columns == "kafka" and options.tolerant:
         raise UsageError("the Kafka source's columns cannot report damage: leave out columns = kafka or corrupt = mark")
+
+
+def _refuse_table(options: Mapping[str, str]) -> None:
+    """Refuse to be a table of Spark's catalog: Spark hands the source its options when it is made, and not to read it.
+
+    Errors: UsageError that says what is there instead.
+    """
+    if any(name.lower().startswith("option.") or name.lower() == "location" for name in options):
+        raise UsageError(
+            "Spark does not hand the options of a table to a source in Python, so it could not be read: use CREATE "
+            "TEMPORARY VIEW name USING pykraft OPTIONS (…) instead of CREATE TABLE"
+        )
 
 
 def _refuse_misspelled(options: Mapping[str, str]) -> None:
