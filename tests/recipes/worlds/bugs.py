@@ -200,11 +200,11 @@ def keys_outlive_their_lease(patch: Patch) -> None:
     """A lease ends, and one of its keys stays."""
     end = recipes.KeyValues._end
 
-    def lazy(self: recipes.KeyValues, lease: int) -> None:
+    def lazy(self: recipes.KeyValues, lease: int) -> int:
         found = self._leases.get(lease)
         if found is not None and found.keys:
             found.keys.discard(min(found.keys))
-        end(self, lease)
+        return end(self, lease)
 
     patch.setattr(recipes.KeyValues, "_end", lazy)
 
