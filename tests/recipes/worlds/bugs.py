@@ -494,7 +494,7 @@ def waiter_begins_at_the_item_again(patch: Patch) -> None:
     """Who waits for an item whose changes were compacted looks, asks for them again, and so on without end."""
 
     async def stubborn(store: recipes.KeyValueStore, item: recipes.Item) -> None:
-        await asyncio.sleep(0)
+        await store.get(item.key)
         with suppress(CompactedError):
             async with aclosing(store.watch(item.key, from_revision=item.modified + 1)) as changes:
                 async for change in changes:
