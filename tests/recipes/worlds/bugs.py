@@ -19,7 +19,7 @@ from pykraft.machine.records import TimeRecord
 from pykraft.machine.replica import MachineReplica, _snapshot_records
 from pykraft.recipes.coordination import AFTER_DIGITS, _before, lock, namespace
 from pykraft.recipes.job_queue import JobQueue, TakenJob, _Desk
-from pykraft.recipes.key_space import KeySpace, KeyWatch, KeyWatches, SortedValues
+from pykraft.recipes.key_space import KeySpace, KeyWatch, KeyWatches
 from pykraft.recipes.key_value_commands import GrantLease, KeepLease
 from pykraft.recipes.key_value_store import NodeLease
 from pykraft.recipes.key_values import SNAPSHOTS, LeaseState
@@ -94,7 +94,7 @@ def end_of_a_lease_is_forgotten(patch: Patch) -> None:
 
     async def idle(self: recipes.KeyValues, records: Any) -> None:
         await restore_stream(self, records)
-        self._expiries = SortedValues()
+        setattr(self, "elapse", lambda _: None)  # noqa: B010 - of this replica alone
 
     patch.setattr(recipes.KeyValues, "restore_stream", idle)
 
@@ -538,10 +538,10 @@ BUGS = {
     "holder_gives_up_late": RecipeBug(holder_gives_up_late, 66, "HolderGivesUpFirst"),
     "lost_lease_is_never_given_up": RecipeBug(lost_lease_is_never_given_up, 2, "HolderGivesUpFirst"),
     "ended_lease_is_revived": RecipeBug(ended_lease_is_revived, 0, "StoreIsAsTold"),
-    "keys_outlive_their_lease": RecipeBug(keys_outlive_their_lease, 1, "StoreIsAsTold"),
+    "keys_outlive_their_lease": RecipeBug(keys_outlive_their_lease, 0, "StoreIsAsTold"),
     "leases_are_not_in_snapshots": RecipeBug(leases_are_not_in_snapshots, 0, "StoreIsAsTold"),
     "snapshot_renews_leases": RecipeBug(snapshot_renews_leases, 0, "EqualReplicas"),
-    "snapshot_has_a_later_session": RecipeBug(snapshot_has_a_later_session, 30, "MachineGoesOn"),
+    "snapshot_has_a_later_session": RecipeBug(snapshot_has_a_later_session, 9, "EqualReplicas"),
     "snapshot_has_later_keys": RecipeBug(snapshot_has_later_keys, 2, "EqualReplicas"),
     "transaction_applies_half": RecipeBug(transaction_applies_half, 0, "StoreIsAsTold"),
     "rejected_transaction_leaves_something": RecipeBug(rejected_transaction_leaves_something, 21, "StoreIsAsTold"),
@@ -559,7 +559,7 @@ BUGS = {
     "job_is_taken_without_a_look": RecipeBug(job_is_taken_without_a_look, 7, "HolderGivesUpFirst"),
     "former_worker_ends_the_job": RecipeBug(former_worker_ends_the_job, 1, "JobOfItsWorker"),
     "taken_job_is_deleted": RecipeBug(taken_job_is_deleted, 0, "NoJobIsLost"),
-    "waiter_begins_at_the_item_again": RecipeBug(waiter_begins_at_the_item_again, 66, "MachineGoesOn"),
+    "waiter_begins_at_the_item_again": RecipeBug(waiter_begins_at_the_item_again, 0, "MachineGoesOn"),
     "claim_is_left_behind": RecipeBug(claim_is_left_behind, 0, "NothingIsHeldForEver"),
     "attempts_are_not_limited": RecipeBug(attempts_are_not_limited, 0, "AttemptsAreCounted"),
     "token_of_a_job_is_its_number": RecipeBug(token_of_a_job_is_its_number, 0, "TokensAreNew"),
