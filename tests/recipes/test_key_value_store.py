@@ -114,7 +114,7 @@ async def test_watches_are_bounded_and_end_with_their_node(tmp_path: Path, monke
         changes = store.watch("a", from_revision=1)
         await anext(changes)
         with pytest.raises(errors.BufferFullError, match="1 watches are open on this node"):
-            await anext(store.watch("a"))
+            await anext(KeyValueStore(node).watch("a"))
         waiting = asyncio.ensure_future(anext(changes))
         await store.put("b", "x")
         await node.close()

@@ -61,13 +61,14 @@ async def numbered(store: KeyValueStore, space: str, value: str, ttl_ms: int) ->
 
         try:
             puts = [Put(space, value, held.lease, numbered=True), Put(own, "", held.lease)]
-            revision = (await store.transact(puts, is_new)).revision
+            result = await store.transact(puts, is_new)
+            assert result.succeeded, "the name is new"
         except (OutcomeUnknownError, asyncio.CancelledError):
             await held.give_up(leave)
             raise
-        key = f"{space}{revision:016d}"
+        key = f"{space}{result.revision:016d}"
         try:
-            yield Item(key, value, revision, revision, 1, held.lease)
+            yield Item(key, value, result.revision, result.revision, 1, held.lease)
         finally:
             await held.give_up(lambda: store.transact([Delete(key), Delete(own)]))
 

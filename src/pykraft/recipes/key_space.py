@@ -262,7 +262,9 @@ class KeySpace:
         """Set an item, at the revision that it names as ``modified``."""
         packed = self.load(item)
         self._start(item.modified)
-        self._add([(item.modified, item.key, packed)])
+        before = self._free()
+        self._kept.append((item.modified, item.key, packed))
+        self._sizes.append(before + size_bytes(item.key, packed))
 
     def delete(self, keys: Sequence[str], revision: int) -> list[tuple[int, str]]:
         """Delete keys that exist, in their order; returns the leases of those that have one, with the keys."""
@@ -346,13 +348,18 @@ class KeySpace:
             self._drop(quarter)
         self.revision = revision
 
-    def _add(self, changes: list[PackedChange]) -> None:
-        del self._garbage[-FREED_MAX:]
-        freed = min(self._begin, FREED_MAX)
-        if freed:
+    def _free(self) -> int:
+        """Let some of what was dropped leave memory; returns the bytes of all changes that ever were."""
+        if self._garbage:
+            del self._garbage[-FREED_MAX:]
+        if self._begin:
+            freed = min(self._begin, FREED_MAX)
             del self._kept[:freed], self._sizes[:freed]
             self._begin -= freed
-        before = self._sizes[-1] if self._sizes else self._dropped_bytes
+        return self._sizes[-1] if self._sizes else self._dropped_bytes
+
+    def _add(self, changes: list[PackedChange]) -> None:
+        before = self._free()
         self._kept.extend(changes)
         sizes = [len(key) if packed is None else size_bytes(key, packed) for _, key, packed in changes]
         self._sizes.extend(islice(accumulate(sizes, initial=before), 1, None))

@@ -271,6 +271,11 @@ class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
     def _require_room(self, puts: list[Put], time_ms: int) -> None:
         """Errors: CommandRejectedError for what would make the store larger than it may be, and for unknown leases."""
         space = self.space
+        size = sum([text_size_bytes(put.key) + text_size_bytes(put.value) for put in puts])
+        leases = {put.lease for put in puts if put.lease}
+        has_room = len(space.keys) + len(puts) <= KEYS_MAX and space.size_bytes + size <= SIZE_BYTES_MAX
+        if has_room and all(len(self._lease(lease, time_ms).keys) + len(puts) <= DELETED_MAX for lease in leases):
+            return
         # Keys that exist already take no place, and their new values only what they are longer by.
         keys = {(put.key, put.numbered): put for put in puts}
         known = {key: None if is_numbered else space.get(key) for key, is_numbered in keys}
@@ -281,7 +286,7 @@ class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
         growth = size - sum(item_size_bytes(item) for item in known.values() if item is not None)
         if space.size_bytes + growth > SIZE_BYTES_MAX and growth > 0:
             raise CommandRejectedError(f"the store has {space.size_bytes} bytes, and may have {SIZE_BYTES_MAX}")
-        for lease in {put.lease for put in puts if put.lease}:
+        for lease in leases:
             held = self._lease(lease, time_ms).keys
             joined = sum(put.lease == lease and put.key not in held for put in keys.values())
             if len(held) + joined > DELETED_MAX and joined:

@@ -19,7 +19,7 @@ from pykraft.machine.records import TimeRecord
 from pykraft.machine.replica import MachineReplica, _snapshot_records
 from pykraft.recipes.coordination import AFTER_DIGITS, _before, lock, namespace
 from pykraft.recipes.job_queue import JobQueue, TakenJob, _Desk
-from pykraft.recipes.key_space import KeySpace, KeyWatch, KeyWatches, SortedValues
+from pykraft.recipes.key_space import KeySpace, KeyWatch, KeyWatches
 from pykraft.recipes.key_value_commands import GrantLease, KeepLease
 from pykraft.recipes.key_value_store import NodeLease
 from pykraft.recipes.key_values import SNAPSHOTS, LeaseState
@@ -94,7 +94,7 @@ def end_of_a_lease_is_forgotten(patch: Patch) -> None:
 
     async def idle(self: recipes.KeyValues, records: Any) -> None:
         await restore_stream(self, records)
-        self._expiries = SortedValues()
+        setattr(self, "elapse", lambda _: None)  # noqa: B010 - of this replica alone
 
     patch.setattr(recipes.KeyValues, "restore_stream", idle)
 
@@ -315,20 +315,6 @@ def token_is_used_again(patch: Patch) -> None:
     patch.setattr(recipes, "lock", again)
 
 
-def retried_acquire_gets_a_second_token(patch: Patch) -> None:
-    """A transaction that takes long is sent anew, as another command."""
-    transact = recipes.KeyValueStore.transact
-
-    async def impatient(self: recipes.KeyValueStore, *operations: Any, **named: Any) -> Any:
-        try:
-            async with asyncio.timeout(0.03):
-                return await transact(self, *operations, **named)
-        except TimeoutError:
-            return await transact(self, *operations, **named)
-
-    patch.setattr(recipes.KeyValueStore, "transact", impatient)
-
-
 def lock_waits_for_nobody(patch: Patch) -> None:
     """A candidate takes the lock at once."""
 
@@ -494,7 +480,7 @@ def waiter_begins_at_the_item_again(patch: Patch) -> None:
     """Who waits for an item whose changes were compacted looks, asks for them again, and so on without end."""
 
     async def stubborn(store: recipes.KeyValueStore, item: recipes.Item) -> None:
-        await asyncio.sleep(0)
+        await store.get(item.key)
         with suppress(CompactedError):
             async with aclosing(store.watch(item.key, from_revision=item.modified + 1)) as changes:
                 async for change in changes:
@@ -538,10 +524,10 @@ BUGS = {
     "holder_gives_up_late": RecipeBug(holder_gives_up_late, 66, "HolderGivesUpFirst"),
     "lost_lease_is_never_given_up": RecipeBug(lost_lease_is_never_given_up, 2, "HolderGivesUpFirst"),
     "ended_lease_is_revived": RecipeBug(ended_lease_is_revived, 0, "StoreIsAsTold"),
-    "keys_outlive_their_lease": RecipeBug(keys_outlive_their_lease, 1, "StoreIsAsTold"),
+    "keys_outlive_their_lease": RecipeBug(keys_outlive_their_lease, 0, "StoreIsAsTold"),
     "leases_are_not_in_snapshots": RecipeBug(leases_are_not_in_snapshots, 0, "StoreIsAsTold"),
     "snapshot_renews_leases": RecipeBug(snapshot_renews_leases, 0, "EqualReplicas"),
-    "snapshot_has_a_later_session": RecipeBug(snapshot_has_a_later_session, 30, "MachineGoesOn"),
+    "snapshot_has_a_later_session": RecipeBug(snapshot_has_a_later_session, 9, "EqualReplicas"),
     "snapshot_has_later_keys": RecipeBug(snapshot_has_later_keys, 2, "EqualReplicas"),
     "transaction_applies_half": RecipeBug(transaction_applies_half, 0, "StoreIsAsTold"),
     "rejected_transaction_leaves_something": RecipeBug(rejected_transaction_leaves_something, 21, "StoreIsAsTold"),
@@ -551,24 +537,23 @@ BUGS = {
     "watch_is_refused_for_no_reason": RecipeBug(watch_is_refused_for_no_reason, 1, "MachineGoesOn"),
     "revision_is_cut_in_two": RecipeBug(revision_is_cut_in_two, 0, "WatchesMissNothing"),
     "watch_skips_a_revision": RecipeBug(watch_skips_a_revision, 0, "WatchesMissNothing"),
-    "token_is_used_again": RecipeBug(token_is_used_again, 2, "TokensGrow"),
-    "retried_acquire_gets_a_second_token": RecipeBug(retried_acquire_gets_a_second_token, 3, "OneTokenPerCandidate"),
+    "token_is_used_again": RecipeBug(token_is_used_again, 2, "TokensAreNew"),
     "lock_waits_for_nobody": RecipeBug(lock_waits_for_nobody, 0, "OneHolderAtATime"),
     "second_candidate_does_not_wait": RecipeBug(second_candidate_does_not_wait, 0, "OneHolderAtATime"),
     "leader_is_who_came_last": RecipeBug(leader_is_who_came_last, 0, "LeadersLead"),
     "job_is_taken_without_a_look": RecipeBug(job_is_taken_without_a_look, 7, "HolderGivesUpFirst"),
     "former_worker_ends_the_job": RecipeBug(former_worker_ends_the_job, 1, "JobOfItsWorker"),
     "taken_job_is_deleted": RecipeBug(taken_job_is_deleted, 0, "NoJobIsLost"),
-    "waiter_begins_at_the_item_again": RecipeBug(waiter_begins_at_the_item_again, 66, "MachineGoesOn"),
+    "waiter_begins_at_the_item_again": RecipeBug(waiter_begins_at_the_item_again, 0, "MachineGoesOn"),
     "claim_is_left_behind": RecipeBug(claim_is_left_behind, 0, "NothingIsHeldForEver"),
     "attempts_are_not_limited": RecipeBug(attempts_are_not_limited, 0, "AttemptsAreCounted"),
-    "token_of_a_job_is_its_number": RecipeBug(token_of_a_job_is_its_number, 0, "TokensAreNew"),
+    "token_of_a_job_is_its_number": RecipeBug(token_of_a_job_is_its_number, 0, "HolderGivesUpFirst"),
     "snapshot_is_seen_while_it_loads": RecipeBug(snapshot_is_seen_while_it_loads, 0, "WatchesMissNothing"),
     "watch_of_a_range_is_not_woken": RecipeBug(watch_of_a_range_is_not_woken, 0, "WatchesAreInTime"),
-    "woken_watch_begins_too_late": RecipeBug(woken_watch_begins_too_late, 0, "WatchesMissNothing"),
+    "woken_watch_begins_too_late": RecipeBug(woken_watch_begins_too_late, 0, "WatchesAreInTime"),
     "watch_is_not_told_of_another_state": RecipeBug(watch_is_not_told_of_another_state, 0, "WatchesMissNothing"),
     "unknown_candidate_stays": RecipeBug(unknown_candidate_stays, 0, "NothingIsHeldForEver"),
-    "barrier_counts_the_dead": RecipeBug(barrier_counts_the_dead, 2, "BarrierCountsTheLiving"),
+    "barrier_counts_the_dead": RecipeBug(barrier_counts_the_dead, 7, "BarrierCountsTheLiving"),
     "barrier_opens_twice": RecipeBug(barrier_opens_twice, 2, "BarrierOpensOnce"),
-    "end_of_a_lease_is_forgotten": RecipeBug(end_of_a_lease_is_forgotten, 0, "StoreIsAsTold"),
+    "end_of_a_lease_is_forgotten": RecipeBug(end_of_a_lease_is_forgotten, 0, "EqualReplicas"),
 }

@@ -18,9 +18,9 @@ from tests.recipes.worlds.model import StoreModel
 LOCKS: Final = (namespace("lock", "lock"), namespace("lock", "chief"))
 MAIL: Final = namespace("queue", "mail")
 START: Final = namespace("barrier", "start")
-ATTEMPTS: Final = 3
-HELD_MS_MAX: Final = 4_000
-"""Log time: a program holds a lock or a job for a third of that, and what it does not hold any more it gives up."""
+ATTEMPTS: Final = 2
+HELD_MS_MAX: Final = 2_500
+"""Log time: a program holds a lock or a job for half of that, and what it does not hold any more it gives up."""
 PARTIES: Final = 2
 
 

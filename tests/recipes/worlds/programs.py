@@ -207,7 +207,7 @@ async def work(store: recipes.KeyValueStore, seat: ProcessSeat, stories: Stories
 
         with stories.holdings.held(f"job {job.number}", seat, asked_us, has_claim):
             await seat.pause(HELD_MS_MAX)
-            if seat.random.random() < 0.2:
+            if seat.random.random() < 0.4:
                 raise NotAppliedError("the worker fails")
         await job.done([recipes.Put(f"ended/{job.number}", name)])
 
