@@ -437,7 +437,7 @@ async def test_two_calls_do_not_resume_one_command_at_once(tmp_path: Path, monke
     async with machines(tmp_path, 1) as [node]:
         command = await unfinished_in(node, monkeypatch)
         first = asyncio.create_task(node.resume(command))
-        await asyncio.sleep(0)
+        await next_turn()
         with pytest.raises(UsageError, match="another call waits"):
             await node.resume(command)
         assert await first == 11
