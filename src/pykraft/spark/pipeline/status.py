@@ -87,8 +87,19 @@ def pipeline_status(root: Path) -> PipelineStatus:
     return PipelineStatus(
         tables={name: _status_of(root / name) for name in made},
         batch_id=batch_id,
-        source=None if batch_id is None else end_offset(root / CHECKPOINT, batch_id),
+        source=None if batch_id is None else _shown(end_offset(root / CHECKPOINT, batch_id)),
     )
+
+
+def _shown(offset: dict[str, Any] | None) -> dict[str, Any] | None:
+    """A stream offset without what only helps to go on before a cut."""
+    if offset is None or "replicas" not in offset:
+        return offset
+    kept = {
+        name: {key: value for key, value in position.items() if key not in ("marks", "cut")}
+        for name, position in offset["replicas"].items()
+    }
+    return offset | {"replicas": kept}
 
 
 def _status_of(folder: Path) -> TableStatus:
