@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pykraft.client import Node, text_serde, voter_set
-from pykraft.errors import ConfigError, CorruptionError, NotRunningError, StorageError, UsageError
+from pykraft.errors import ConfigError, CorruptionError, NotRunningError, StorageError
 from pykraft.types import Endpoint, VoterSet
 from tests.client.nodes import BOTH, Recorder, alone, config_of, run
 
@@ -35,7 +35,7 @@ async def test_a_bound_node_holds_its_port_until_it_is_closed(tmp_path: Path) ->
     assert not is_taken(endpoint)
     with pytest.raises(NotRunningError, match="make a new Node"):
         await node.bind()
-    with pytest.raises(UsageError):
+    with pytest.raises(NotRunningError):
         await node.initialize()
 
 

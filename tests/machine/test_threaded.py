@@ -71,9 +71,10 @@ def test_a_second_use_is_refused(tmp_path: Path) -> None:
             node.start()
         with pytest.raises(errors.UsageError, match="the node's own thread"):
             node.read(lambda _: node.execute(Add("x", 1)))
-    for use in (lambda: node.execute(Add("x", 1)), node.start):
-        with pytest.raises(errors.UsageError):
-            use()
+    with pytest.raises(errors.NotRunningError):
+        node.execute(Add("x", 1))
+    with pytest.raises(errors.UsageError):
+        node.start()
     node.close()
     unused = made(tmp_path)
     unused.close()

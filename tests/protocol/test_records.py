@@ -32,6 +32,7 @@ from pykraft.protocol.records import (
     decode_values,
     encode_batch,
     encode_control_batch,
+    end_of_records,
     iterate_body,
     iterate_records,
     membership_records,
@@ -492,3 +493,17 @@ def test_what_passes_also_passes_the_full_reader(
 def test_what_is_unusual_is_left_to_the_full_reader(header: BatchHeader, body: bytes) -> None:
     assert not are_plain_records(header, body, is_kraft=False)
     assert not are_plain_records(header, body, is_kraft=True)
+
+
+def test_the_starts_of_records_follow_from_their_lengths() -> None:
+    values = [b"a", b"a" * 60, b"b" * 200, b"c" * 9_000, b"d"]
+    batch = bytes(encode_batch(values, base_offset=Offset(0), epoch=Epoch(0), timestamp_ms=0).data)
+    starts: list[int] = []
+    assert end_of_records(batch, HEADER_SIZE_BYTES, len(values), starts) == len(batch)
+    ends = [*starts[1:], len(batch)]
+    assert [batch[end - 1 - len(value) : end - 1] for value, end in zip(values, ends, strict=True)] == values
+
+
+@pytest.mark.parametrize("data", [b"", b"\x02", b"\x80", b"\xff\xff", b"\xff\xff\xff\xff\xff\xff", b"\x81\x80\x00"])
+def test_lengths_that_lead_nowhere_have_no_end(data: bytes) -> None:
+    assert end_of_records(data, 0, 3, []) == -1

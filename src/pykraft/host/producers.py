@@ -27,6 +27,7 @@ from pykraft.errors import NotRunningError, UsageError
 from pykraft.host.fetch_read import HeaderAndBytes
 from pykraft.protocol.batch import place_batch
 from pykraft.protocol.records import HEADER_SIZE_BYTES, encode_control_batch, encode_in_place, records_size_bytes
+from pykraft.record_list import check_records
 from pykraft.types import Epoch, Offset
 from pykraft.value import value
 
@@ -127,8 +128,10 @@ class Producers:
 
         ``calls`` of the application share this proposal and its outcome.
 
-        Errors: UsageError when there are no values or one of them is empty, which no KRaft reader accepts.
+        Errors: UsageError when there are no values or one of them is empty, which no KRaft reader accepts, and for a
+        single value instead of a list.
         """
+        check_records(values)
         kept = list(values)
         if not kept or not all(kept):
             raise UsageError("a proposal needs at least one value, and a value at least one byte")
