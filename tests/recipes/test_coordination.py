@@ -339,6 +339,31 @@ async def test_the_dead_do_not_count(tmp_path: Path) -> None:
         assert sorted(await asyncio.gather(barrier.wait(), barrier.wait())) == [0, 1]
 
 
+async def test_a_barrier_does_not_open_for_whoever_has_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with stores(tmp_path, 1) as [node]:
+        store = recipes.KeyValueStore(node)
+        barrier = recipes.Barrier(store, "start", 2)
+        first = asyncio.ensure_future(barrier.wait())
+        while not await store.range(*PARTIES):
+            pass
+        read = store.range
+
+        async def before_it_left(*wanted: Any, **others: Any) -> Any:
+            found = await read(*wanted, **others)
+            if len(found) == 2 and not first.done():
+                first.cancel()
+                await asyncio.wait([first])
+            return found
+
+        monkeypatch.setattr(store, "range", before_it_left)
+        second = asyncio.ensure_future(barrier.wait())
+        while not first.done():
+            await store.revision()
+        third = asyncio.ensure_future(barrier.wait())
+        assert sorted(await asyncio.gather(second, third)) == [0, 1]
+        assert await store.range(*PARTIES) == []
+
+
 async def test_parties_are_bounded(tmp_path: Path) -> None:
     async with stores(tmp_path, 1) as [node]:
         for parties in (0, 129):
