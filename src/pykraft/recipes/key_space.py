@@ -275,13 +275,15 @@ class KeySpace:
             self._keep_for_views(key, packed)
         size, leased = text_size_bytes("".join(keys)), []
         for key, (value, _, _, _, lease) in zip(keys, former, strict=True):
-            size += text_size_bytes(value)
+            size += len(value) if value.isascii() else len(value.encode())
             if lease:
                 leased.append((lease, key))
         self.size_bytes -= size
         self.keys.remove(keys)
         self._start(revision)
-        self._add([(revision, key, None) for key in keys])
+        before = self._free()
+        self._kept.extend([(revision, key, None) for key in keys])
+        self._sizes.extend(islice(accumulate(map(len, keys), initial=before), 1, None))
         self._garbage += former
         return leased
 
@@ -302,7 +304,9 @@ class KeySpace:
         """Keep this change, which a snapshot has."""
         item = change.item
         packed = None if item is None else (item.value, item.created, item.modified, item.version, item.lease)
-        self._add([(change.revision, change.key, packed)])
+        before = self._free()
+        self._kept.append((change.revision, change.key, packed))
+        self._sizes.append(before + (len(change.key) if packed is None else size_bytes(change.key, packed)))
 
     def changes(self, revision: int, key: str, end: str | None) -> tuple[list[KeyChange], int]:
         """Some changes of this range from a revision on, and the revision from which to go on.
@@ -357,12 +361,6 @@ class KeySpace:
             del self._kept[:freed], self._sizes[:freed]
             self._begin -= freed
         return self._sizes[-1] if self._sizes else self._dropped_bytes
-
-    def _add(self, changes: list[PackedChange]) -> None:
-        before = self._free()
-        self._kept.extend(changes)
-        sizes = [len(key) if packed is None else size_bytes(key, packed) for _, key, packed in changes]
-        self._sizes.extend(islice(accumulate(sizes, initial=before), 1, None))
 
     def _drop(self, stop: int) -> None:
         if stop:
