@@ -31,7 +31,7 @@ PLACES = (
 WITHOUT_PYSPARK = {
     f"test_{name}.py"
     for names in (
-        ("file_plan", "home", "java", "live", "master", "options", "stream_metrics", "walk"),
+        ("file_plan", "home", "java", "master", "stream_metrics", "walk"),
         ("commit_rows", "sink_options", "staged"),
         ("directory", "image", "quorum", "tables"),
     )
