@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import subprocess
+import threading
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -59,7 +60,9 @@ def program() -> Path:
         if go is None:
             raise UsageError("there is no go, and porcupine is written in it; on Debian: apt-get install golang-go")
         found.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = found.with_name(f"{found.name}.{os.getpid()}")
+        unfinished = found.with_name(
+            f"{found.name}.{os.getpid()}.{threading.get_ident()}"
+        )  # two groups are judged at once
         words = [go, "build", "-o", str(unfinished), "."]
         done = subprocess.run(words, cwd=SOURCES, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False)
         if done.returncode:
