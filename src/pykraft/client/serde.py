@@ -128,8 +128,7 @@ def serialized(serde: Serde[T], records: Records[T]) -> list[bytes]:
     Errors: UsageError for no records, for a single record or a set instead of a list, and for an empty value; TypeError
     when the serde does not return bytes; any exception of the serde.
     """
-    if type(records) is not list:
-        check_records(records)
+    check_records(records)
     # Records of bytes are their own bytes; what else is among them is refused by the serde.
     is_done = serde is bytes_serde and {*map(type, records)} == _ONLY_BYTES
     values = [*cast("Records[bytes]", records)] if is_done else [*map(serde.serialize, records)]

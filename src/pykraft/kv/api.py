@@ -254,7 +254,7 @@ async def acquire(store: KeyValueStore, name: str, *, lease: int, holder: str, w
         item = await store.get(own)
         if item is None:
             raise CommandRejectedError(f"lease {lease} has ended, or never was")
-    key = f"{space}{item.created:016d}"
+    key = key_value_commands.numbered_key(space, item.created)
     with suppress(TimeoutError):
         async with asyncio.timeout(wait_s):
             while (before := await store.last(space, key, stale=True)) is not None:
@@ -272,7 +272,9 @@ async def release(store: KeyValueStore, name: str, *, lease: int) -> bool:
     if item is None:
         return False
     same = [Condition(own, "created", "==", item.created)]
-    return (await store.transact([Delete(f"{space}{item.created:016d}"), Delete(own)], same)).succeeded
+    return (
+        await store.transact([Delete(key_value_commands.numbered_key(space, item.created)), Delete(own)], same)
+    ).succeeded
 
 
 def _lock_keys(name: str, lease: int) -> tuple[str, str]:
@@ -421,7 +423,7 @@ class KeyValueApi:
         put = json_form.read_put(fields)
         fields.end()
         result = await self._store(timeout_ms).transact([put])
-        key = f"{put.key}{result.revision:016d}" if put.numbered else put.key
+        key = key_value_commands.numbered_key(put.key, result.revision) if put.numbered else put.key
         return {"revision": result.revision, "key": key}
 
     async def _delete(self, fields: json_form.JsonFields, timeout_ms: int) -> dict[str, Any]:

@@ -273,7 +273,6 @@ class Replicated(Generic[M_co]):
             self._check_writer = StateCheckWriter(self.node, self._applier, self._forwarder, self._applier.check)
         self.membership: Membership = Membership(self.node, config)
         """The voters of the quorum, and changes of them."""
-        self._is_entered = False
         self._watch: asyncio.Task[None] | None = None
         self._writers: list[asyncio.Task[None]] = []
         """Tasks that write records of the node's own: log time, and what compares replicas."""
@@ -307,12 +306,9 @@ class Replicated(Generic[M_co]):
             self._writers.append(asyncio.get_running_loop().create_task(self._check_writer.run(), name="pykraft check"))
 
     async def __aenter__(self) -> Self:
-        if self._is_entered:
-            raise UsageError("this node is in `async with` already, whose end would close it: use it as it is")
         if self._watch is None:
             await self.initialize()
         await self.node.__aenter__()
-        self._is_entered = True
         return self
 
     async def __aexit__(

@@ -102,20 +102,7 @@ class Submission(Generic[C, R]):
             except errors.BufferFullError:
                 await self._room(deadline_s, timeout_ms)
                 continue
-            self._join(group, (sequence, command, future, deadline_s))
-            try:
-                answer = await self._answer(group, future, timeout_ms)
-            except errors.OutcomeUnknownError as error:
-                session.hold(sequence)
-                error.command = errors.UnfinishedCommand(session.session_id, sequence, command)
-                raise
-            finally:
-                if sequence not in session.held:
-                    session.done(sequence)
-                if self._crowd:
-                    self._let_in(session.room)
-                if session is not self._session:
-                    self._leave(session)
+            answer = await self._answer(session, group, (sequence, command, future, deadline_s), timeout_ms)
             if answer.verdict is not REFUSED:
                 return answer
             # The session has ended, or another client's copy of us filled it: use it no more.
@@ -143,30 +130,40 @@ class Submission(Generic[C, R]):
         future = session.waiters[sequence] = asyncio.get_running_loop().create_future()
         group = _CommandGroup(session.records, session)
         self._begin(group)
-        self._join(group, (sequence, command, future, deadline_s))
-        has_answer = False
         try:
-            answer = await self._answer(group, future, timeout_ms)
-            has_answer = True
-        except errors.OutcomeUnknownError as error:
-            error.command = unfinished
-            raise
+            answer = await self._answer(session, group, (sequence, command, future, deadline_s), timeout_ms)
         except errors.NotAppliedError as error:  # not this copy, but perhaps an earlier one
             unknown = errors.OutcomeUnknownError(str(error))
             unknown.command = unfinished
             raise unknown from error
-        finally:
-            if sequence not in session.held:
-                session.done(sequence)
-            elif has_answer:
-                session.release(sequence)
-            if session is not self._session:
-                self._leave(session)
         if answer.verdict is REFUSED:
             raise errors.OutcomeUnknownError(f"{answer.value.decode()}; the command may have been applied before")
         return answer
 
     async def _answer(
+        self, session: ClientSession, group: _CommandGroup, attempt: Attempt, timeout_ms: int
+    ) -> CommandAnswer:
+        """Join the group, and wait for the answer; a command whose outcome is unknown is held for `resume`."""
+        sequence, command, future, _ = attempt
+        self._join(group, attempt)
+        try:
+            answer: CommandAnswer = await self._decided(group, future, timeout_ms)
+        except errors.OutcomeUnknownError as error:
+            session.hold(sequence)
+            error.command = errors.UnfinishedCommand(session.session_id, sequence, command)
+            raise
+        else:
+            session.held.pop(sequence, None)
+            return answer
+        finally:
+            if sequence not in session.held:
+                session.done(sequence)
+            if self._crowd:
+                self._let_in(session.room)
+            if session is not self._session:
+                self._leave(session)
+
+    async def _decided(
         self, group: _CommandGroup, future: asyncio.Future[CommandAnswer], timeout_ms: int
     ) -> CommandAnswer:
         try:

@@ -31,7 +31,7 @@ from typing import Final
 
 from pykraft.client.arguments import whole_number
 from pykraft.errors import CompactedError, OutcomeUnknownError
-from pykraft.recipes.key_value_commands import OPERATIONS_MAX, Condition, Delete, Get, Item, Put
+from pykraft.recipes.key_value_commands import OPERATIONS_MAX, Condition, Delete, Get, Item, Put, numbered_key
 from pykraft.recipes.key_value_store import KeyValueStore
 
 AFTER_DIGITS: Final = ":"
@@ -57,7 +57,7 @@ async def numbered(store: KeyValueStore, space: str, value: str, ttl_ms: int) ->
             mark = Put(own, "gone", await store.grant_lease(MARK_MS))
             result = await store.transact([mark], is_new, otherwise=[Get(own)])
             if not result.succeeded and (item := result.found[0][0]).value != "gone":
-                await store.transact([Delete(f"{space}{item.created:016d}"), Delete(own)])
+                await store.transact([Delete(numbered_key(space, item.created)), Delete(own)])
 
         try:
             puts = [Put(space, value, held.lease, numbered=True), Put(own, "", held.lease)]
@@ -66,7 +66,7 @@ async def numbered(store: KeyValueStore, space: str, value: str, ttl_ms: int) ->
         except (OutcomeUnknownError, asyncio.CancelledError):
             await held.give_up(leave)
             raise
-        key = f"{space}{result.revision:016d}"
+        key = numbered_key(space, result.revision)
         try:
             yield Item(key, value, result.revision, result.revision, 1, held.lease)
         finally:
@@ -151,12 +151,11 @@ async def try_lock(
     async with AsyncExitStack() as stack:
         held: HeldLock | None = None
         if await holder_of(store, name) is None:
-            candidate = await stack.enter_async_context(AsyncExitStack())
-            own = await candidate.enter_async_context(numbered(store, namespace("lock", name), holder, ttl_ms))
+            own = await stack.enter_async_context(numbered(store, namespace("lock", name), holder, ttl_ms))
             if await _before(store, name, own.key) is None:
                 held = HeldLock(own.created, own.key)
             else:
-                await candidate.aclose()
+                await stack.aclose()
         yield held
 
 

@@ -37,6 +37,7 @@ from pykraft.recipes.key_value_commands import (
     KeyChange,
     Put,
     StoreOperation,
+    numbered_key,
     prefix,
 )
 from pykraft.recipes.key_value_store import KeyValueStore, NodeLease
@@ -171,7 +172,7 @@ class JobQueue:
 
 
 def _key(space: str, kind: str, number: int) -> str:
-    return f"{space}{kind}/{number:016d}"
+    return numbered_key(f"{space}{kind}/", number)
 
 
 def _number(key: str) -> int:

@@ -143,6 +143,11 @@ KeyValueCommand: TypeAlias = Transaction | GrantLease | KeepLease | EndLease | C
 KeyValueResult: TypeAlias = TransactionResult | int | None
 
 
+def numbered_key(text: str, number: int) -> str:
+    """The key of a numbered put at this revision: such keys are in the order of their numbers."""
+    return f"{text}{number:016d}"
+
+
 def prefix(text: str) -> tuple[str, str]:
     """The range of all keys that begin with this text: ``store.range(*prefix("jobs/"))``."""
     for at in range(len(text) - 1, -1, -1):

@@ -38,6 +38,7 @@ from pykraft.recipes.key_value_commands import (
     Transaction,
     TransactionResult,
     check_command,
+    numbered_key,
 )
 
 
@@ -293,7 +294,7 @@ class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
                 raise CommandRejectedError(f"lease {lease} has {DELETED_MAX} keys: open another one")
 
     def _put(self, put: Put, revision: int) -> None:
-        key = f"{put.key}{revision:016d}" if put.numbered else put.key
+        key = numbered_key(put.key, revision) if put.numbered else put.key
         former = self.space.get(key)
         if former is None:
             item = Item(key, put.value, revision, revision, 1, put.lease)

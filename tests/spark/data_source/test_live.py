@@ -83,7 +83,8 @@ def test_a_chunk_is_bounded(node: OneNode, monkeypatch: pytest.MonkeyPatch) -> N
         assert len(list(quorum.chunks(Offset(0), Offset(6)))) == 3
 
 
-def test_a_block_has_one_connection(node: OneNode, monkeypatch: pytest.MonkeyPatch) -> None:
+def counted_connections(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What is opened from now on."""
     opened: list[object] = []
     create = BaseEventLoop.create_connection
 
@@ -92,6 +93,11 @@ def test_a_block_has_one_connection(node: OneNode, monkeypatch: pytest.MonkeyPat
         return await create(*words, **named)
 
     monkeypatch.setattr(BaseEventLoop, "create_connection", count)
+    return opened
+
+
+def test_a_block_has_one_connection(node: OneNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = counted_connections(monkeypatch)
     with LiveQuorum([node.endpoint]) as quorum:
         extent = quorum.extent()
         assert quorum.batch_at(Offset(4)).base_offset == 3
@@ -494,14 +500,7 @@ def test_an_end_above_the_high_watermark_is_the_end_of_what_is_there(node: OneNo
 
 
 def test_a_stream_keeps_its_connection(node: OneNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[object] = []
-    create = BaseEventLoop.create_connection
-
-    async def count(*words: Any, **named: Any) -> Any:
-        opened.append(words)
-        return await create(*words, **named)
-
-    monkeypatch.setattr(BaseEventLoop, "create_connection", count)
+    opened = counted_connections(monkeypatch)
     reader = LiveStreamReader(options(node))
     reader.prepareForTriggerAvailableNow()
     start = reader.initialOffset()

@@ -175,7 +175,7 @@ class WatchedMachine(StateMachine[Numbered[C], R]):
 
     def elapse(self, context: Applied, /) -> None:
         """See `StateMachine`. Errors: ViolationError."""
-        before, self._digest = digest_of(self.machine), None
+        before, self._digest = self._digest or digest_of(self.machine), None
         self.machine.elapse(context)
         # A replica that began with a snapshot may know a deadline better than others, which then change nothing.
         if digest_of(self.machine) != before:

@@ -11,29 +11,20 @@ import multiprocessing
 import os
 import pickle
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
+from unittest.mock import patch
 
 from pykraft.errors import CommandRejectedError
-from pykraft.machine.state_machine import Applied, StateMachine
+from pykraft.machine.state_machine import StateMachine
 from pykraft.machine.testing.recorded import AppliedCall, digest_of
 
 OTHER: Final = {"PYTHONHASHSEED": "77", "TZ": "Pacific/Kiritimati"}
 OTHER_CLOCK_S: Final = 400 * 86_400
 """How much later it is there."""
-
-
-class ReplayedCall(NamedTuple):
-    """An `AppliedCall` that can go to another process."""
-
-    command: bytes | None
-    context: Applied
-    answer: str
-    digest: str
-    story: str
 
 
 class Replayer:
@@ -66,11 +57,7 @@ class Replayer:
             return None
         pipe = self._pipe or self._start(self._made)
         serialize = self._machine.commands.serialize
-        sent = []
-        for call in calls:
-            command = None if call.number < 0 else serialize(call.command)
-            sent.append(ReplayedCall(command, call.context, call.answer, call.digest, call.story))
-        pipe.send(sent)
+        pipe.send([call if call.number < 0 else replace(call, command=serialize(call.command)) for call in calls])
         self.count += len(calls)
         found: str | None = pipe.recv()
         return found
@@ -79,7 +66,7 @@ class Replayer:
         spawning = multiprocessing.get_context("spawn")
         self._pipe, theirs = spawning.Pipe()
         self._process = spawning.Process(target=serve, args=(theirs, made), daemon=True)
-        with _environment(OTHER):
+        with patch.dict(os.environ, OTHER):
             self._process.start()
         theirs.close()
         return self._pipe
@@ -92,45 +79,30 @@ def serve(pipe: Connection, made: bytes) -> None:
     make: Callable[[], StateMachine[Any, Any]] = pickle.loads(made)  # noqa: S301 - of the process that started this one
     while True:
         try:
-            calls: list[ReplayedCall] = pipe.recv()
+            calls: list[AppliedCall] = pipe.recv()
         except EOFError:
             return
         pipe.send(first_difference(make(), calls))
 
 
-def first_difference(machine: StateMachine[Any, Any], calls: Sequence[ReplayedCall]) -> str | None:
-    """What this machine does in another way than those that made the calls."""
-    for command, context, answer, digest, story in calls:
+def first_difference(machine: StateMachine[Any, Any], calls: Sequence[AppliedCall]) -> str | None:
+    """What this machine does in another way than those that made the calls, whose commands are bytes here."""
+    for call in calls:
         mine = ""
-        if command is None:
-            machine.elapse(context)
+        if not isinstance(call.command, bytes):
+            machine.elapse(call.context)
         else:
             try:
-                result = machine.apply(machine.commands.deserialize(command), context)
+                result = machine.apply(machine.commands.deserialize(call.command), call.context)
                 mine = repr(machine.results.serialize(result))
             except CommandRejectedError as error:
                 mine = f"rejected: {error}"
-        if mine != answer:
-            return f"another process answered {story} with {mine}, those of the world with {answer}"
-        if digest_of(machine) != digest:
-            return f"the state of another process is another one after {story} at offset {context.offset}"
+        if mine != call.answer:
+            return f"another process answered {call.story} with {mine}, those of the world with {call.answer}"
+        if digest_of(machine) != call.digest:
+            return f"the state of another process is another one after {call.story} at offset {call.offset}"
     return None
 
 
 def _later(clock: Callable[[], Any], by: int) -> Callable[[], Any]:
     return lambda: clock() + by
-
-
-@contextmanager
-def _environment(other: dict[str, str]) -> Iterator[None]:
-    """What a process that starts within this gets."""
-    before = {name: os.environ.get(name) for name in other}
-    os.environ.update(other)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
