@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pykraft.client.remote.observer import Observer
 from pykraft.config import RaftConfig
 from pykraft.host.delivery import CommittedBatch
 from pykraft.host.producers import Committed, ProposalOutcome
-from pykraft.protocol.records import decode_records, scan
+from pykraft.protocol.records import decode_records
 from pykraft.server.clock import now
 from pykraft.server.driver import Driver
 from pykraft.types import Endpoint, Offset
@@ -22,16 +23,20 @@ CLUSTER_ID = "a-cluster-of-these-tests"
 
 def logged_values(controllers: Sequence[Endpoint]) -> list[bytes | None]:
     """The value of each committed data record of a live quorum, in the order of the log."""
-    found: list[bytes | None] = []
-    from pykraft.spark.data_source.live import LiveQuorum
 
-    with LiveQuorum(controllers) as quorum:
-        for chunk in quorum.chunks(Offset(0), quorum.extent().end_offset):
-            for position, header in scan(chunk):
-                if not header.is_control:
-                    batch = chunk[position : position + header.size_bytes]
-                    found += [record.value for record in decode_records(batch)]
-    return found
+    async def read() -> list[bytes | None]:
+        found: list[bytes | None] = []
+        async with Observer(controllers) as observer:
+            await observer.begin()
+            end_offset = observer.high_watermark
+            assert end_offset is not None
+            while (observer.next_offset or 0) < end_offset:
+                batch = await anext(observer)
+                if not batch.is_control:
+                    found += [record.value for record in decode_records(batch.data)]
+        return found
+
+    return asyncio.run(read())
 
 
 class LeaderWatcher(Watcher):
