@@ -87,7 +87,7 @@ async def fill(node: Replicated[Any], size_bytes: int, value_size_bytes: int) ->
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until it is so: files and other processes tell nobody."""
+    """Wait until the condition holds. Nothing announces a file or the state of another process, so this polls."""
     async with asyncio.timeout(MOST_S):
         while not await condition():  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.05)

@@ -1,6 +1,6 @@
 """Quorums of replicated state machines for the benchmarks: the callers' node in this process, each other in its own.
 
-A process obeys by words through a pipe. Invariant: every process ends with the benchmark.
+The other processes get their orders through a pipe. Invariant: every process ends with the benchmark.
 """
 
 import asyncio
@@ -108,7 +108,7 @@ def new_node(setting: NodeSetting, node_id: int, voters: dict[int, str] | None =
 
 
 class OtherProcess:
-    """A node in a process of its own, which obeys: each request is one word, and has one answer."""
+    """A node in a process of its own. A request through its pipe begins with a word of `obey`."""
 
     def __init__(self, setting: NodeSetting, node_id: int, voters: dict[int, str] | None = None) -> None:
         """With ``voters`` a node listens at its own entry, if it has one."""

@@ -193,9 +193,9 @@ def test_a_snapshot_with_other_voters_than_the_log_is_damage(tmp_path: Path) -> 
 
 def test_the_end_of_the_last_segment_is_named() -> None:
     report = AuditReport()
-    directory_audit.tell_missing_end(judged_log("n1", end_offset=9), report)
+    directory_audit.report_missing_end(judged_log("n1", end_offset=9), report)
     assert report.is_sound
-    directory_audit.tell_missing_end(judged_log("n1", end_offset=9, recovery_point=12), report)
+    directory_audit.report_missing_end(judged_log("n1", end_offset=9, recovery_point=12), report)
     (found,) = report.damage
     assert (found.path.name, found.position) == ("00000000000000000000.log", 720)
     assert "offset 12" in found.expected

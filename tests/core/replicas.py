@@ -190,7 +190,7 @@ def replica(
         rng=Random(1),
         state=state or unattached(),
     )
-    made.told_leader = (made.epoch, made.leader_id)
+    made.leader_announced = (made.epoch, made.leader_id)
     made.told_role = (made.role, made.epoch)
     made.asked_high_watermark = made.high_watermark
     return made

@@ -218,10 +218,10 @@ def test_a_commit_that_a_follower_hears_of_reaches_its_listener_before_the_next_
     end_offset = leader.running.status.log_end_offset
     cluster.run_until(lambda: leader.running.status.high_watermark == end_offset)
     assert (host.status.log_end_offset, host.status.high_watermark) == (end_offset, end_offset - 1)
-    host.hear_commit(epoch, Offset(-1), cluster.now)
+    host.note_commit(epoch, Offset(-1), cluster.now)
     assert follower.listener.values == []
-    host.hear_commit(epoch, end_offset, cluster.now)
+    host.note_commit(epoch, end_offset, cluster.now)
     assert (host.status.high_watermark, follower.listener.values) == (end_offset, [b"a"])
     follower.crash()
-    host.hear_commit(epoch, Offset(end_offset + 1), cluster.now)
+    host.note_commit(epoch, Offset(end_offset + 1), cluster.now)
     assert host.status.high_watermark == end_offset

@@ -173,7 +173,7 @@ def acknowledged_end(acknowledged: Sequence[Acknowledged]) -> Offset:
     return max((one.end_offset for one in acknowledged), default=Offset(0))
 
 
-def tell_lost(
+def report_lost(
     fs: Fs,
     logs: Sequence[JudgedLog],
     spans: Mapping[Path, Sequence[RecordSpan]],
@@ -211,10 +211,10 @@ def _lose(report: AuditReport, log: JudgedLog, path: Path, position: int, offset
     )
 
 
-EPOCHS_TOLD: Final = 4
+EPOCHS_SHOWN: Final = 4
 
 
-def tell_missing_end(log: JudgedLog, report: AuditReport) -> None:
+def report_missing_end(log: JudgedLog, report: AuditReport) -> None:
     """Report a log that lost its end without a trace in its batches.
 
     Our node notes how far it synced. Kafka writes a file where a segment ends and where a node stops, and removes it
@@ -249,7 +249,7 @@ def blame_checkpoint(fs: Fs, log: JudgedLog, report: AuditReport) -> None:
 
 
 def _shown(epochs: Sequence[EpochStart]) -> str:
-    return ", ".join(f"epoch {entry.epoch} from offset {entry.start_offset} on" for entry in epochs[-EPOCHS_TOLD:])
+    return ", ".join(f"epoch {entry.epoch} from offset {entry.start_offset} on" for entry in epochs[-EPOCHS_SHOWN:])
 
 
 class JoinedReading(Reading):
@@ -348,7 +348,7 @@ def is_damage(found: ByteDifference, other: JudgedLog, reference: JudgedLog, com
     return any(epoch_at(other.epochs, offset) == epoch_at(reference.epochs, offset) for offset in later)
 
 
-def tell_differences(
+def report_differences(
     logs: Sequence[JudgedLog],
     pairs: Sequence[tuple[NarrowTask, ByteDifference]],
     acknowledged_end: Offset,
@@ -391,7 +391,7 @@ def tell_differences(
         report.add_note(other.replica, place[0], text)
 
 
-def tell_ends(logs: Sequence[JudgedLog], report: AuditReport) -> None:
+def report_ends(logs: Sequence[JudgedLog], report: AuditReport) -> None:
     """Say which logs end before the furthest one: such a replica is only behind."""
     furthest = max(logs, key=lambda log: log.end_offset)
     for log in logs:
@@ -482,7 +482,7 @@ class DirectoryAudit:
                     snapshots_count=sum(name.endswith(".checkpoint") for name in partition.names),
                 )
             )
-            tell_missing_end(log, self._report)
+            report_missing_end(log, self._report)
         return logs
 
     def report(self, differences: Iterable[AuditResult]) -> AuditReport:
@@ -493,12 +493,12 @@ class DirectoryAudit:
         for name, logs in self._logs.items():
             results = [(task, next(waiting)) for task in self._narrowed[name]]
             pairs = [(task, found) for task, found in results if isinstance(found, ByteDifference)]
-            tell_differences(logs, pairs, end, self._report)
+            report_differences(logs, pairs, end, self._report)
             compared = {task.other for task in self._narrowed[name]} - {task.other for task, _ in pairs}
             for log in logs:
                 if not log.is_sound and log.path in compared:
                     blame_checkpoint(self._fs, log, self._report)
-            tell_ends(logs, self._report)
+            report_ends(logs, self._report)
             if len(logs) == 1 and len(self._directories) > 1:
                 self._report.add_note(
                     logs[0].replica, logs[0].path, "is in no other directory: nothing to compare with"
@@ -506,7 +506,7 @@ class DirectoryAudit:
             spans = {log.path: [span for segment in self._results[log.path] for span in segment.spans] for log in logs}
             # The journal is that of the only log, or of the one in which the workload wrote.
             if said and (len(self._logs) == 1 or any(spans.values())):
-                tell_lost(self._fs, logs, spans, said, self._report)
+                report_lost(self._fs, logs, spans, said, self._report)
         return self._report
 
 

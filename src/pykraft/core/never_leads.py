@@ -91,7 +91,7 @@ def note_denial(replica: Replica, message: VoteRequest, now: Instant) -> None:
             replica.state = replace(state, election_deadline_ms=now.mono_ms)
 
 
-def hear_leader(replica: Replica) -> None:
+def note_leader(replica: Replica) -> None:
     """Rule 2: a leader answers, so no election is stuck."""
     state = replica.state
     # A late answer of a leader that has left is no sign of life.

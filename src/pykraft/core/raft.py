@@ -41,7 +41,7 @@ from pykraft.core.on.corruption import on_corruption_found
 from pykraft.core.on.early_campaign import on_leader_refused
 from pykraft.core.on.fetch_request import note_sign_of_life, on_fetch_request
 from pykraft.core.on.fetch_response import on_commit_heard, on_fetch_response
-from pykraft.core.on.following import check_not_refused, hear_whole
+from pykraft.core.on.following import check_not_refused, note_whole
 from pykraft.core.on.proof import on_survey_unsupported, settle_proof
 from pykraft.core.on.propose import on_appends_scheduled, on_proposed, on_resign_requested, on_shutdown_requested
 from pykraft.core.on.read import on_read_requested
@@ -197,7 +197,7 @@ def on_response(replica: Replica, event: ResponseReceived, now: Instant) -> None
     # The peer answers, so a process listens there again.
     replica.refused_by.discard(event.peer_id)
     replica.epoch_budget.answered(event.peer_id)
-    hear_whole(replica, event.peer_id)
+    note_whole(replica, event.peer_id)
     if isinstance(event.message, messages.TopLevelError):
         check_not_refused(event.message.error)
         replica.connections.back_off(event.peer_id, now.mono_ms)

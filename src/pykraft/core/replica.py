@@ -85,7 +85,7 @@ class Replica:
             floor_bytes=self.floor_bytes,
         )
         self.parked = ParkedFetches()
-        self.told_leader: tuple[types.Epoch, types.NodeId | None] = (types.Epoch(0), None)
+        self.leader_announced: tuple[types.Epoch, types.NodeId | None] = (types.Epoch(0), None)
         self.told_role: tuple[str, types.Epoch] | None = None
         self.shutdown_deadline_ms: int | None = None
         self.refused_by: set[int] = set()

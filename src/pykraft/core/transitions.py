@@ -149,14 +149,14 @@ def announce(replica: Replica) -> None:
     if role != replica.told_role:
         replica.told_role = role
         replica.outbox.add(NotifyRole(role=role[0], epoch=role[1]))
-    told_epoch, told_leader = replica.told_leader
+    told_epoch, leader_announced = replica.leader_announced
     leader_id = replica.leader_id
     # Losing the leader within an epoch is not news. A resigned leader still counts as the leader of its epoch, but
     # never announce that this node leads an epoch it resigned from, not even when it campaigns for the next one.
     if isinstance(replica.state, Resigned) or (leader_id == replica.local.id and not isinstance(replica.state, Leader)):
         return
-    if replica.epoch > told_epoch or (leader_id is not None and leader_id != told_leader):
-        replica.told_leader = (replica.epoch, leader_id)
+    if replica.epoch > told_epoch or (leader_id is not None and leader_id != leader_announced):
+        replica.leader_announced = (replica.epoch, leader_id)
         start = replica.state.epoch_start_offset if isinstance(replica.state, Leader) else None
         replica.outbox.add(NotifyLeaderChange(epoch=replica.epoch, leader_id=leader_id, epoch_start_offset=start))
 

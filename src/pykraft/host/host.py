@@ -346,7 +346,7 @@ class Host:
         else:
             self._put(events.ReadRequested(handle=handle), now)
 
-    def hear_commit(self, epoch: Epoch, end_offset: Offset, now: Instant) -> None:
+    def note_commit(self, epoch: Epoch, end_offset: Offset, now: Instant) -> None:
         """The leader of this epoch answered a forwarded request: everything below this offset is committed."""
         if not self._components.inbox.is_closed and (self.status.high_watermark or 0) < end_offset:
             self._put(events.CommitHeard(epoch=epoch, end_offset=end_offset), now)

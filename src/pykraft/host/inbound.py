@@ -407,7 +407,7 @@ class Inbound:
             sent_bytes = max(0, size_bytes - unsent_bytes)
             found.append(AnswerLeaving(request_id=request_id, sent_bytes=sent_bytes, size_bytes=size_bytes))
             if unsent_bytes == 0 and size_bytes < UNSEEN_SIZE_BYTES:
-                # Complete: the core hears so once and needs no more reports. More bytes may be in buffers on their way.
+                # Complete: this is the last report that the core needs. More bytes may be in buffers on their way.
                 del self._watched[connection]
         return found
 

@@ -76,7 +76,7 @@ class ForwardConnection:
         # The callers get their answers when this node applies the records, and a leader may tell its followers for some
         # milliseconds nothing of a commit (ADR 059).
         epoch, end_offset = Epoch(answer["leader_epoch"]), Offset(offset + len(records))
-        self._node.call_host(lambda host: host.hear_commit(epoch, end_offset, now()))
+        self._node.call_host(lambda host: host.note_commit(epoch, end_offset, now()))
         return offset
 
     async def confirm(self, voter_id: int, digest: bytes) -> None:
@@ -322,7 +322,7 @@ class MachineReads:
         self._forwarder = forwarder
         self._applier = applier
         self._waiting: list[asyncio.Future[Offset]] = []
-        """MachineReads for the next confirmation."""
+        """Those that share the next confirmation."""
         self._serving: list[asyncio.Future[Offset]] = []
         self._task: asyncio.Task[None] | None = None
         self._confirmed: tuple[float, Offset] | None = None

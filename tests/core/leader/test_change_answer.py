@@ -4,7 +4,7 @@ import pytest
 
 from pykraft.core import messages
 from pykraft.core.effects import Reply, Report
-from pykraft.core.leader.change_answer import answer_change, tell_requester
+from pykraft.core.leader.change_answer import answer_change, answer_requester
 from pykraft.core.leader.pending import Addition, Removal, Update, VoterChange
 from pykraft.errors import ErrorCode
 from pykraft.types import Epoch, NodeId, Offset, Voter
@@ -51,6 +51,6 @@ def test_an_answer_before_the_commit_does_not_end_the_change() -> None:
     state = leader()
     made = replica(state)
     state.change = CHANGES[0]
-    tell_requester(made, CHANGES[0], ErrorCode.NONE)
+    answer_requester(made, CHANGES[0], ErrorCode.NONE)
     assert only(done(made), Reply).message == messages.ChangeVoterResponse(error=ErrorCode.NONE)
     assert state.change is CHANGES[0]

@@ -283,12 +283,12 @@ def commit_is_heard_of_any_leader(patch: Patch) -> None:
 
 def commit_is_heard_with_a_record_too_many(patch: Patch) -> None:
     """A follower takes the record behind those that it forwarded for committed, too."""
-    hear_commit = Host.hear_commit
+    note_commit = Host.note_commit
 
     def more(self: Host, epoch: Epoch, end_offset: Offset, now: Instant) -> None:
-        hear_commit(self, epoch, Offset(end_offset + 1), now)
+        note_commit(self, epoch, Offset(end_offset + 1), now)
 
-    patch.setattr(Host, "hear_commit", more)
+    patch.setattr(Host, "note_commit", more)
 
 
 class DiceCounters(Counters):

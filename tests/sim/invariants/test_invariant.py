@@ -27,7 +27,7 @@ def test_by_itself_it_accepts_everything() -> None:
     invariant.persisted(node())
     invariant.delivered(node(), [])
     invariant.committed(0, [])
-    invariant.told_leader(node(), 1, None)
+    invariant.leader_announced(node(), 1, None)
     invariant.proposed(operation())
     invariant.accepted(operation())
     invariant.decided(operation())

@@ -84,12 +84,12 @@ def test_an_own_leadership_before_its_first_record_is_found() -> None:
     made = listeners.LeaderIsToldInTime(world())
     made.delivered(node(), [batch(0, epoch=1)])
     with pytest.raises(ViolationError, match="it leads epoch 2, and was given records up to epoch 1 only"):
-        made.told_leader(node(), 2, 1)
+        made.leader_announced(node(), 2, 1)
 
 
 @pytest.mark.parametrize(("epoch", "leader_id"), [(1, 3), (2, 3), (2, None)])
 def test_older_news_and_a_second_leader_are_found(epoch: int, leader_id: int | None) -> None:
     made = listeners.LeaderIsToldInTime(world())
-    made.told_leader(node(), 2, 2)
+    made.leader_announced(node(), 2, 2)
     with pytest.raises(ViolationError, match=f"is told of epoch {epoch} after epoch 2 of leader 2"):
-        made.told_leader(node(), epoch, leader_id)
+        made.leader_announced(node(), epoch, leader_id)

@@ -168,7 +168,7 @@ def test_what_is_fetched_for_several_periods_stays() -> None:
 
 def test_a_leader_that_knows_may_not() -> None:
     made = LeaderNeverLoadsSnapshot(world())
-    made.told_leader(node(1), 2, 1)
+    made.leader_announced(node(1), 2, 1)
     with pytest.raises(ViolationError, match="node 1 leads epoch 2"):
         made.loaded(node(1, role="leader", epoch=2), snapshot_id(3))
 

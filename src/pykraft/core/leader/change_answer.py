@@ -21,10 +21,10 @@ def answer_change(replica: Replica, leader: Leader, error: ErrorCode, text: str 
     change, leader.change = leader.change, None
     assert change is not None
     if not change.is_answered:
-        tell_requester(replica, change, error, text)
+        answer_requester(replica, change, error, text)
 
 
-def tell_requester(replica: Replica, change: VoterChange, error: ErrorCode, text: str | None = None) -> None:
+def answer_requester(replica: Replica, change: VoterChange, error: ErrorCode, text: str | None = None) -> None:
     """Answer the request of this change.
 
     Effects: Reply; Report, since the answer to UpdateRaftVoter has no room for the text.

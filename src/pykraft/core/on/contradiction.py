@@ -27,7 +27,7 @@ from typing import Final
 
 from pykraft.core.effects import Report
 from pykraft.core.messages import FetchResponse
-from pykraft.core.never_leads import hear_leader
+from pykraft.core.never_leads import note_leader
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower
 from pykraft.types import Instant, NodeId, Offset, ReportKind
@@ -127,7 +127,7 @@ def note_response(replica: Replica, now: Instant, *, has_progress: bool) -> None
     # Otherwise a stranger could hold up a quorum with responses that are neither wrong nor useful.
     if has_progress or not _is_stranger(replica, state.leader_id):
         replica.state = state.heard(now, replica.config.fetch_timeout_ms)
-        hear_leader(replica)
+        note_leader(replica)
 
 
 def note_told(replica: Replica, answer: FetchResponse) -> None:

@@ -9,7 +9,7 @@ Anyone can write a voter's name into a request; only the network between two mac
    A voter that cannot be asked, perhaps since it moved, is believed now and then: it could not come back otherwise.
 3. An answer may raise the epoch within the budget if it comes from a bootstrap server, or from the endpoint where the
    configuration, the formatted checkpoint or the log places that voter, because this node dialed it there.
-4. An answer that would raise the epoch by more than `EPOCHS_AT_ONCE` is believed only when another endpoint has told as
+4. An answer that would raise the epoch by more than `EPOCHS_AT_ONCE` is believed only if another endpoint has named as
    much, or a little more: one flipped bit, or one forged endpoint in the log, would otherwise use up all epochs. A
    replica that is new joins a quorum of any epoch in this way. One that knows a single endpoint asks there twice.
 
@@ -93,7 +93,7 @@ def may_answer_raise(replica: Replica, epoch: Epoch, peer_id: int, now: Instant)
 
 
 def _is_confirmed(replica: Replica, epoch: Epoch, endpoint: Endpoint) -> bool:
-    """4. True when another endpoint told this epoch or a little higher one; note that this one tells it.
+    """4. True when another endpoint named this epoch or a little higher one; note that this one names it.
 
     Two flipped bits, perhaps months apart, name epochs that are far from each other.
     """

@@ -163,7 +163,7 @@ def check_not_refused(error: int) -> None:
         raise ProtocolError(REFUSALS[ErrorCode(error)])
 
 
-def hear_whole(replica: Replica, peer_id: int) -> None:
+def note_whole(replica: Replica, peer_id: int) -> None:
     """A response is whole: its parts held off this follower's campaign, now it counts for what it says (ADR 036).
 
     Otherwise a node that leads no more would hold its follower with errors that arrive in two parts.

@@ -271,9 +271,9 @@ class SnapshotCreation:
 
         self._ports.submit_read(create, lambda made: self._created(made, snapshot_id, then))
 
-    def frozen(self, told: SnapshotFrozen) -> None:
+    def frozen(self, event: SnapshotFrozen) -> None:
         """Tell the core in the next step."""
-        self._inbox.put(told)
+        self._inbox.put(event)
         self._ports.wake_at(AT_ONCE_MS)
 
     def ended(self, error: Exception | None) -> None:

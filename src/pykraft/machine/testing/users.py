@@ -391,9 +391,9 @@ class _TimedHost:
         del now
         self._host.read_index(self._node.clock.instant, on_outcome)
 
-    def hear_commit(self, epoch: Epoch, end_offset: Offset, now: Instant) -> None:
+    def note_commit(self, epoch: Epoch, end_offset: Offset, now: Instant) -> None:
         del now
-        self._host.hear_commit(epoch, end_offset, self._node.clock.instant)
+        self._host.note_commit(epoch, end_offset, self._node.clock.instant)
 
     def create_snapshot(
         self,

@@ -304,7 +304,7 @@ class Application:
     def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
         news = f"epoch {epoch}" if leader_id is None else f"leader {leader_id} of epoch {epoch}"
         self._watch.trace.note(self._node.node_id, f"hears of {news}")
-        self._watch.told_leader(self._node, epoch, leader_id)
+        self._watch.leader_announced(self._node, epoch, leader_id)
 
     def _load(self, reader: SnapshotReader[bytes]) -> None:
         process, registration = self._node.process, self._registration

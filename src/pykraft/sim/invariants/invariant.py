@@ -288,7 +288,7 @@ class Invariant:
     def committed(self, base_offset: int, values: Sequence[bytes]) -> None:
         """A listener anywhere got this batch of values at this offset for the first time."""
 
-    def told_leader(self, node: SimulatedNode, epoch: int, leader_id: int | None) -> None:
+    def leader_announced(self, node: SimulatedNode, epoch: int, leader_id: int | None) -> None:
         """A listener of this node hears of an epoch or of its leader."""
 
     def proposed(self, operation: Operation) -> None:

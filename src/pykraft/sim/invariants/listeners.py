@@ -154,7 +154,7 @@ class LeaderIsToldInTime(Invariant):
     def loaded(self, node: SimulatedNode, snapshot_id: OffsetAndEpoch) -> None:
         self._given_epoch[int(node.node_id)] = snapshot_id.epoch
 
-    def told_leader(self, node: SimulatedNode, epoch: int, leader_id: int | None) -> None:
+    def leader_announced(self, node: SimulatedNode, epoch: int, leader_id: int | None) -> None:
         node_id = int(node.node_id)
         given = self._given_epoch.get(node_id, 0)
         if leader_id == node_id and given != epoch:

@@ -214,7 +214,7 @@ class LeaderNeverLoadsSnapshot(Invariant):
     def started(self, node: SimulatedNode) -> None:
         self._leads.pop(int(node.node_id), None)
 
-    def told_leader(self, node: SimulatedNode, epoch: int, leader_id: int | None) -> None:
+    def leader_announced(self, node: SimulatedNode, epoch: int, leader_id: int | None) -> None:
         self._leads.pop(int(node.node_id), None)
         if leader_id == node.node_id:
             self._leads[int(node.node_id)] = epoch

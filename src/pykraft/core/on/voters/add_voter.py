@@ -17,7 +17,7 @@ Source: KIP-853 §AddRaftVoter, §RemoveRaftVoter, KIP-1186 (answer before the c
 from dataclasses import replace
 
 from pykraft.core.events import RequestReceived
-from pykraft.core.leader.change_answer import answer_change, tell_requester
+from pykraft.core.leader.change_answer import answer_change, answer_requester
 from pykraft.core.leader.pending import Addition, Removal
 from pykraft.core.messages import AddVoterRequest, ChangeVoterResponse, RemoveVoterRequest
 from pykraft.core.on.requests import reply
@@ -119,7 +119,7 @@ def add_voter(replica: Replica, leader: Leader, addition: Addition, supported: V
         leader.change = replace(addition, offset=offset, is_answered=not addition.ack_when_committed)
         # 4. `end_change` answers when the set commits, unless the request is answered here (KIP-1186).
         if not addition.ack_when_committed:
-            tell_requester(replica, addition, ErrorCode.NONE)
+            answer_requester(replica, addition, ErrorCode.NONE)
 
 
 def _has_caught_up(leader: Leader, key: ReplicaKey, now: Instant) -> bool:

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Final
 
 from pykraft.core.events import RequestReceived
-from pykraft.core.leader.change_answer import answer_change, tell_requester
+from pykraft.core.leader.change_answer import answer_change, answer_requester
 from pykraft.core.leader.pending import Update
 from pykraft.core.messages import UpdateVoterRequest, UpdateVoterResponse
 from pykraft.core.never_leads import appends_nothing
@@ -124,7 +124,7 @@ def update_voter(replica: Replica, leader: Leader, update: Update, supported: Ve
         # committed.
         offset = write_voters(replica, leader, voters, now)
         leader.change = replace(update, offset=offset, is_answered=True)
-        tell_requester(replica, update, ErrorCode.NONE)
+        answer_requester(replica, update, ErrorCode.NONE)
         note_sign_of_life(replica, leader, update.voter.key, now)
 
 
