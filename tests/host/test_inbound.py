@@ -10,7 +10,7 @@ Source: Kafka's ``SocketServer`` and ``RequestChannel``; KIP-511; ours; Kafka's 
 expire; ours (ADR 035); ours (ADR 036).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -44,6 +44,7 @@ class Desk:
         kraft_versions: VersionRange | None = KRAFT_VERSIONS,
         clients: Clients | None = None,
         refuses: bool = False,
+        controller_listeners: tuple[str, ...] | None = None,
     ) -> None:
         self.ports = FakePorts()
         self.inbox = Inbox()
@@ -61,6 +62,7 @@ class Desk:
             clients=clients,
             client_listeners=() if clients is None else (LISTENER.upper(),),
             refuses_controller_requests=refuses,
+            controller_listeners=controller_listeners,
         )
         self.inbound.on_accepted(ONE, LISTENER)
 
@@ -484,3 +486,45 @@ def test_how_much_of_an_answer_has_come_is_told_while_it_is_awaited() -> None:
     assert (there.received_bytes, there.size_bytes) == (300, 1_000)
     desk.peers.on_frame(connection, vote_answer(wire_id=1))
     assert desk.peers.arriving() == [], "nothing is awaited any more"
+
+
+class Consumers:
+    """Kafka's clients: their Fetches wait, and no other request is one of theirs."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Body] = []
+        self.gone: list[Body] = []
+
+    def serves(self, api_key: int, body: Body) -> bool:
+        return api_key == ApiKey.FETCH and body["replica_state"]["replica_id"] < 0
+
+    def handle(self, _key: int, _version: int, body: Body, *_: object) -> Callable[[], object]:
+        self.waiting.append(body)
+        return lambda: self.gone.append(body)
+
+    def describe_brokers(self, _listener: str) -> Body:
+        return {}
+
+    def replica_fetched(self, request: FetchRequest, software: str | None) -> None:
+        """See `Clients`."""
+
+
+def test_a_listener_of_clients_takes_nothing_from_replicas() -> None:
+    consumers = Consumers()
+    desk = Desk(clients=consumers, controller_listeners=("ANOTHER",))
+    forged = fetch_body() | {"replica_state": {"replica_id": 2, "replica_epoch": 1}}
+    desk.ask(ApiKey.FETCH, 17, forged)
+    assert len(consumers.waiting) == 1, "a consumer's Fetch or not: no replica is behind it"
+    assert desk.received() == []
+    desk.vote()
+    assert desk.received() == []
+    assert desk.ports.closed == [ONE], "as Kafka's brokers do"
+
+
+def test_a_client_hears_that_nobody_waits_for_its_answer_any_more() -> None:
+    consumers = Consumers()
+    desk = Desk(clients=consumers)
+    desk.ask(ApiKey.FETCH, 17, fetch_body())
+    desk.inbound.on_closed(ONE)
+    assert consumers.gone == consumers.waiting
+    assert desk.inbox.take() is None

@@ -129,10 +129,10 @@ def test_an_api_versions_answer_of_version_0_is_read_whatever_was_asked(version:
     assert body["api_keys"] == [{"api_key": 18, "min_version": 0, "max_version": 2}]
 
 
-def test_bytes_left_over_are_refused() -> None:
-    raw = b"".join(encode_request(ApiKey.VOTE, 2, 1, None, {})) + b"\0"
-    with pytest.raises(ProtocolError, match="1 bytes are left after the message that ends at position 18"):
-        decode_request_body(decode_request_header(raw), raw)
+def test_bytes_left_over_are_ignored_in_a_request_as_kafka_does_and_refused_in_a_response() -> None:
+    raw = b"".join(encode_request(ApiKey.METADATA, 4, 1, "rdkafka", {"topics": None}))
+    whole = decode_request_body(decode_request_header(raw), raw)
+    assert decode_request_body(decode_request_header(raw + b"\0\0\0"), raw + b"\0\0\0") == whole
     answer = b"".join(encode_response(ApiKey.FETCH, 18, 1, {})) + b"ab"
     with pytest.raises(ProtocolError, match="2 bytes are left after the message"):
         decode_response(ApiKey.FETCH, 18, answer)

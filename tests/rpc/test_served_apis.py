@@ -8,8 +8,9 @@ Source: KIP-511, KIP-584; ADR 078.
 import pytest
 
 from pykraft.errors import ErrorCode
-from pykraft.host.inbound import SERVED, ControllerApi, ServedApis, answer
+from pykraft.host.inbound import ANYWHERE_KEYS, OPERATOR_KEYS, SERVED, ControllerApi, ServedApis, answer
 from pykraft.protocol.api import ApiKey, encode_request
+from pykraft.protocol.messages import API_VERSIONS, APIS, CLIENT_VERSIONS
 from tests.host.test_inbound import ONE, Desk
 
 
@@ -69,7 +70,7 @@ def test_a_node_with_a_state_machine_takes_records_of_other_nodes_alone() -> Non
         operator_listeners=None,
         client_listeners=("CLIENTS",),
         refuses_controller_requests=False,
-        forward_listeners=("CONTROLLER",),
+        controller_listeners=("CONTROLLER",),
         serves_produce=False,
     )
     found = {name: {*served.on(name, forwards=True)} for name in ("controller", "clients")}
@@ -79,3 +80,37 @@ def test_a_node_with_a_state_machine_takes_records_of_other_nodes_alone() -> Non
         "clients": set(),
     }
     assert ApiKey.METADATA in found["clients"]
+
+
+def test_listeners_of_clients_serve_neither_replicas_nor_operators() -> None:
+    def served(operators: tuple[str, ...] | None) -> dict[str, set[int]]:
+        apis = ServedApis(
+            kraft_versions=None,
+            kraft_version=lambda: 0,
+            operator_listeners=operators,
+            client_listeners=("CLIENTS", "BOTH"),
+            refuses_controller_requests=True,
+            controller_listeners=("CONTROLLER", "BOTH"),
+        )
+        return {name: {*apis.on(name, forwards=True)} for name in ("controller", "clients", "both", "other")}
+
+    found = served(None)
+    assert found["clients"] == {*CLIENT_VERSIONS, *ANYWHERE_KEYS}
+    assert found["other"] == ANYWHERE_KEYS
+    assert found["controller"] == {*API_VERSIONS, *SERVED, ApiKey.FORWARD}
+    assert found["both"] == found["controller"] | {*CLIENT_VERSIONS}
+    named = served(("OTHER",))
+    assert named["other"] == ANYWHERE_KEYS | OPERATOR_KEYS
+    assert named["controller"] == found["controller"] - OPERATOR_KEYS
+
+
+def test_produce_is_listed_from_version_0_on_as_librdkafka_expects() -> None:
+    apis = ServedApis(
+        kraft_versions=None,
+        kraft_version=lambda: 0,
+        operator_listeners=None,
+        client_listeners=("CLIENTS",),
+        refuses_controller_requests=False,
+    )
+    assert apis.on("CLIENTS", forwards=False)[ApiKey.PRODUCE].min == 0
+    assert APIS[ApiKey.PRODUCE].request.versions.min == 3

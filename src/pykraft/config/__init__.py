@@ -183,12 +183,12 @@ class NodeConfig:
 
     The node binds ``listeners`` and tells others ``advertised_listeners``; voters dial the first of
     ``controller_listener_names``. ``prometheus_listener`` serves the metrics over HTTP, if it is set; port 0 is any
-    free one. Operators may change the quorum on ``operator_listeners``, given by their upper case names (None: on all),
-    and Kafka's producers and consumers are served on ``client_listeners`` (by default on none): they may call the topic
-    ``client_topic``, and with ``client_records`` "kraft" they may write only what Java's replicas can read; with "auto"
-    as long as one may be in the quorum. ``directory_id`` None means that the node reads it from the log directory, or
-    creates it at the first start. A node without ``node_id`` only observes. So does one whose topic is that of Kafka's
-    controllers: a leader among them must understand the records.
+    free one. Operators may change the quorum on ``operator_listeners``, given by their upper case names (None: on those
+    of ``controller_listener_names``), and Kafka's producers and consumers are served on ``client_listeners`` (by
+    default on none): they may call the topic ``client_topic``, and with ``client_records`` "kraft" they may write only
+    what Java's replicas can read; with "auto" as long as one may be in the quorum. ``directory_id`` None means that the
+    node reads it from the log directory, or creates it at the first start. A node without ``node_id`` only observes. So
+    does one whose topic is that of Kafka's controllers: a leader among them must understand the records.
 
     Errors: ConfigError.
     """

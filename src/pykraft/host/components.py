@@ -128,7 +128,7 @@ def assemble(
             clients=clients,
             client_listeners=config.client_listeners,
             refuses_controller_requests=config.may_vote and config.is_kafkas_log,
-            forward_listeners=[name.upper() for name in config.controller_listener_names],
+            controller_listeners=[name.upper() for name in config.controller_listener_names],
             serves_produce=config.serves_produce,
         ),
         peers=Peers(

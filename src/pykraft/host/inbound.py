@@ -15,9 +15,11 @@ No input raises. An invalid request is handled as follows:
 `AcceptedConnection` is the answering end of one connection, as `pykraft.rpc.connection` is the asking end: Fetches that
 repeat, and their answers, take the shorter way of `pykraft.rpc.fetch_template`.
 
-`ServedApis` says which APIs each listener serves. Every one serves the RPCs of replicas. `OPERATOR_KEYS` are for some
-listeners only, the APIs of Kafka's clients for those that the configuration names, and Forward for those that voters
-dial. A voter among Kafka's controllers also names what brokers and controllers ask the active one, which they take the
+`ServedApis` says which APIs each listener serves. The RPCs of replicas and Forward are for the listeners of
+``controller.listener.names``, since whoever reaches them can vote, lead and acknowledge in a voter's name; so are
+`OPERATOR_KEYS`, unless the configuration names others. The APIs of Kafka's clients are where it names them.
+
+A voter among Kafka's controllers also names what brokers and controllers ask the active one, which they take the
 leader of the metadata log for. A node of ours leads it for a moment at most, so it answers NOT_CONTROLLER, and the
 sender asks the next leader. ApiVersions must name these APIs: a broker of Kafka 4.3.1 that misses one there fails the
 request, and never looks for another controller again. Nothing in such an answer depends on the request, so the request
@@ -104,9 +106,12 @@ OPERATOR_KEYS: Final = frozenset(
     {ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER, ApiKey.UPDATE_FEATURES, ApiKey.TRANSFER_LEADERSHIP}
 )
 """APIs for operators and for a replica with auto-join; voters do not need them."""
-_WITH_OPERATORS: Final[Mapping[int, Versions]] = {int(key): versions for key, versions in API_VERSIONS.items()}
-_WITHOUT_OPERATORS: Final[Mapping[int, Versions]] = {
-    key: versions for key, versions in _WITH_OPERATORS.items() if key not in OPERATOR_KEYS
+ANYWHERE_KEYS: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.DESCRIBE_CLUSTER, ApiKey.DESCRIBE_QUORUM})
+"""APIs that change nothing, and that Kafka serves on the listeners of brokers and of controllers."""
+_ANYWHERE: Final[Mapping[int, Versions]] = {int(key): API_VERSIONS[key] for key in ANYWHERE_KEYS}
+_OPERATORS: Final[Mapping[int, Versions]] = {int(key): API_VERSIONS[key] for key in OPERATOR_KEYS}
+_REPLICAS: Final[Mapping[int, Versions]] = {
+    int(key): versions for key, versions in API_VERSIONS.items() if key not in OPERATOR_KEYS
 }
 _CLIENTS: Final[Mapping[int, Versions]] = {int(key): versions for key, versions in CLIENT_VERSIONS.items()}
 
@@ -124,7 +129,7 @@ class ServedApis:
         cluster_id: str | None = None,
         node_id: int = -1,
         refuses_controller_requests: bool,
-        forward_listeners: Collection[str] | None = None,
+        controller_listeners: Collection[str] | None = None,
         serves_produce: bool = True,
     ) -> None:
         """See `pykraft.host.inbound.Inbound`; names of listeners are in upper case.
@@ -134,21 +139,32 @@ class ServedApis:
         self._identity = (cluster_id, node_id)
         self._kraft_versions = kraft_versions
         self._kraft_version = kraft_version
-        self._operator_listeners = operator_listeners
+        self._operator_listeners = controller_listeners if operator_listeners is None else operator_listeners
         self._client_listeners = client_listeners
-        self._forward_listeners = forward_listeners
+        self._controller_listeners = controller_listeners
         self._clients = {key: _CLIENTS[key] for key in _CLIENTS if key != ApiKey.PRODUCE or serves_produce}
-        refused = SERVED if refuses_controller_requests else {}
-        self._refused = refused.keys()
-        self._with_operators = {**_WITH_OPERATORS, **refused}
-        self._without_operators = {**_WITHOUT_OPERATORS, **refused}
+        self._refused = SERVED if refuses_controller_requests else {}
+        self._served: dict[tuple[str, bool], Mapping[int, Versions]] = {}
 
     def on(self, listener: str, *, forwards: bool) -> Mapping[int, Versions]:
         """The APIs that a listener serves; ``forwards`` while a program has a state machine on this node."""
-        name, operators = listener.upper(), self._operator_listeners
-        served = self._with_operators if operators is None or name in operators else self._without_operators
-        if forwards and (self._forward_listeners is None or name in self._forward_listeners):
-            served = {**served, ApiKey.FORWARD: FORWARD_VERSIONS}
+        known = self._served.get((listener, forwards))
+        if known is None:
+            known = self._served[listener, forwards] = self._on(listener, forwards=forwards)
+        return known
+
+    def is_for_replicas(self, listener: str) -> bool:
+        """Whether replicas of the quorum may use this listener."""
+        return self._controller_listeners is None or listener.upper() in self._controller_listeners
+
+    def _on(self, listener: str, *, forwards: bool) -> Mapping[int, Versions]:
+        name, served = listener.upper(), _ANYWHERE
+        if self._operator_listeners is None or name in self._operator_listeners:
+            served = {**served, **_OPERATORS}
+        if self.is_for_replicas(listener):
+            served = {**served, **_REPLICAS, **self._refused}
+            if forwards:
+                served = {**served, ApiKey.FORWARD: FORWARD_VERSIONS}
         return {**served, **self._clients} if name in self._client_listeners else served
 
     def refusal(self, header: RequestHeader) -> list[Buffer] | None:
@@ -252,8 +268,11 @@ class Clients(Protocol):
         requester: Requester,
         is_wanted: Callable[[], bool],
         answer: Callable[[Body | ProtocolError | None], None],
-    ) -> None:
-        """Answer one request, now or later; None for one that wants no answer, an error to close its connection."""
+    ) -> Callable[[], object] | None:
+        """Answer one request, now or later; None for one that wants no answer, an error to close its connection.
+
+        Returns what must be called if the connection closes before the answer, if anything.
+        """
 
     def describe_brokers(self, listener: str) -> Body:
         """Answer DescribeCluster for a client."""
@@ -264,13 +283,14 @@ class Clients(Protocol):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Request:
-    """One request; ``answer`` waits here until earlier ones are sent."""
+    """One request; ``answer`` waits here until earlier ones are sent, ``on_gone`` must be called if nobody waits."""
 
     request_id: int
     header: api.RequestHeader
     requester: _Requester
     answer: list[Buffer] | None = None
     is_watched: bool = False
+    on_gone: Callable[[], object] | None = None
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -307,17 +327,17 @@ class Inbound:
         clients: Clients | None = None,
         client_listeners: Collection[str] = (),
         refuses_controller_requests: bool = False,
-        forward_listeners: Collection[str] | None = None,
+        controller_listeners: Collection[str] | None = None,
         serves_produce: bool = True,
     ) -> None:
         """``node_id`` is -1 for a node without one.
 
         ``kraft_versions`` is None for a node that may never become a voter; ``kraft_version`` returns the level.
 
-        ``operator_listeners`` serve `OPERATOR_KEYS`; None: all do. ``client_listeners``, in upper case, serve all that
-        ``clients`` answers. ``refuses_controller_requests``: a voter among Kafka's controllers answers what is for the
-        active one with NOT_CONTROLLER. ``forward_listeners`` serve Forward; None: all do. Without ``serves_produce``
-        none serves Produce.
+        ``controller_listeners`` serve replicas and Forward; None: all do. ``operator_listeners`` serve `OPERATOR_KEYS`;
+        None: those of replicas do. ``client_listeners`` serve all that ``clients`` answers. All names are in upper
+        case. ``refuses_controller_requests``: a voter among Kafka's controllers answers what is for the active one with
+        NOT_CONTROLLER. Without ``serves_produce`` none serves Produce.
         """
         self.violations = 0
         """Number of connections that were closed because of invalid requests."""
@@ -338,7 +358,7 @@ class Inbound:
             cluster_id=context.cluster_id,
             node_id=node_id,
             refuses_controller_requests=refuses_controller_requests,
-            forward_listeners=forward_listeners,
+            controller_listeners=controller_listeners,
             serves_produce=serves_produce,
         )
         self._requesters: dict[ConnectionId, _Requester] = {}
@@ -356,7 +376,10 @@ class Inbound:
         requester = self._requesters.pop(connection, None)
         self._watched.pop(connection, None)
         for request in requester.requests if requester else ():
-            if self._requests.pop(request.request_id, None) and request.header.api_key == ApiKey.FETCH:
+            is_unanswered = self._requests.pop(request.request_id, None) is not None
+            if is_unanswered and request.on_gone is not None:
+                request.on_gone()
+            elif is_unanswered and request.header.api_key == ApiKey.FETCH:
                 # The core may have parked this Fetch.
                 self._inbox.put(RequestAbandoned(request_id=request.request_id))
             self._held.drop(("reply to request", request.request_id))
@@ -465,10 +488,10 @@ class Inbound:
                 return False
             self._answer_client(self._note(requester, header), clients.describe_brokers(requester.listener))
             return True
-        if not clients.serves(key, wanted):
+        if not clients.serves(key, wanted) and self._apis.is_for_replicas(requester.listener):
             return False
         request = self._note(requester, header)
-        clients.handle(
+        request.on_gone = clients.handle(
             key,
             header.api_version,
             wanted,

@@ -6,8 +6,9 @@
     response header v0   correlation id int32
     response header v1   the same, then tagged fields; for flexible versions, but never for ApiVersions
 
-Invariant: a decoded message uses up its frame; left-over bytes are a `ProtocolError`. But for `frame` and
-`FrameReader`, frames here exclude the 4-byte size. Tagged fields of headers are skipped: none are defined yet.
+Invariant: a decoded response uses up its frame; left-over bytes are a `ProtocolError`. Those of a request are ignored,
+as Kafka does: librdkafka's Metadata request for all topics has three. But for `frame` and `FrameReader`, frames here
+exclude the 4-byte size. Tagged fields of headers are skipped: none are defined yet.
 
 A request with an unknown key or version still gets a header. If it is ApiVersions, `encode_unsupported_version` answers
 it; for any other there is no answer that the peer could read.
@@ -293,7 +294,7 @@ def decode_request_body(header: RequestHeader, frame: Buffer) -> Body:
     if header.api_version not in message.versions:
         text = f"{message.name} v{header.api_version}: only versions {message.versions} are supported"
         raise ProtocolError(text, ErrorCode.UNSUPPORTED_VERSION)
-    return _read(_request_reader(header.api_key, header.api_version), frame, header.body_position)
+    return _read(_request_reader(header.api_key, header.api_version), frame, header.body_position, is_whole=False)
 
 
 def encode_request(api_key: int, version: int, correlation_id: int, client_id: str | None, body: Body) -> list[Buffer]:
@@ -360,12 +361,12 @@ def _skip_tags(frame: Buffer, position: int, end: int, what: str) -> int:
     return skip_tags(frame, position, end, what)
 
 
-def _read(read: Read, frame: Buffer, position: int) -> Body:
+def _read(read: Read, frame: Buffer, position: int, *, is_whole: bool = True) -> Body:
     if not isinstance(frame, bytes) and len(frame) <= _COPIED_SIZE_BYTES_MAX:
         frame = bytes(frame)
     end = len(frame)
     body, position = read(frame, position, end)
-    if position != end:
+    if is_whole and position != end:
         raise ProtocolError(f"{end - position} bytes are left after the message that ends at position {position}")
     return body
 

@@ -100,7 +100,7 @@ class Names:
         self._under_way.pop(endpoint).set_result(found)
 
 
-ACCEPTED_MAX: Final = 1_000
+ACCEPTED_MAX: Final = 4_000
 """Most client connections at a time."""
 OWN_DESCRIPTORS: Final = 200
 """Descriptors kept for files, listening sockets and peers; clients share the others."""

@@ -9,7 +9,7 @@ from pykraft.errors import ErrorCode
 from pykraft.host.clients import consumer_fetches
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import decode_records, scan
-from pykraft.types import Offset, Uuid
+from pykraft.types import Epoch, Offset, Uuid
 from tests.host.clients.world import LEADS, Leader, batch_of, fetch
 from tests.host.fakes import TOPIC_ID, TOPIC_NAME
 
@@ -59,8 +59,10 @@ def test_a_wait_ends_with_an_empty_answer(leader: Leader) -> None:
 
 def test_a_client_that_is_gone_is_forgotten(leader: Leader) -> None:
     leader.ask(ApiKey.FETCH, 12, fetch(0, max_wait_ms=500))
-    leader.is_there = False
-    leader.clients.after_step(leader.status)
+    assert leader.on_gone is not None
+    leader.on_gone()
+    leader.append(batch_of([b"a"]))
+    leader.clients.poll(0)
     assert leader.clients.next_deadline_ms is None
     assert leader.answers == []
 
@@ -196,6 +198,65 @@ def test_a_fetch_gets_less_when_its_time_is_over(leader: Leader) -> None:
     assert leader.answers == []
     leader.clients.poll(100)
     assert rows_of(leader.answer()) == [(TOPIC_NAME, 0, 0, len(batch_of([b"a"])[1]))]
+
+
+def test_fetches_that_wait_cost_a_step_nothing_until_they_may_have_enough(
+    leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list[object] = []
+    serve = consumer_fetches.ConsumerFetches._serve
+
+    def counted(self: Any, fetch: Any, **given: Any) -> bool:
+        served.append(fetch)
+        return serve(self, fetch, **given)
+
+    monkeypatch.setattr(consumer_fetches.ConsumerFetches, "_serve", counted)
+    size_bytes = len(batch_of([b"a"])[1])
+    leader.append(batch_of([b"a"]))
+    for count in (2, 3, 3, 100):
+        several(leader, (TOPIC_NAME, 0, 1), max_wait_ms=100, min_bytes=count * size_bytes)
+    several(leader, (TOPIC_NAME, 0, 1), (METADATA_TOPIC_NAME, 0, 1), max_wait_ms=100, min_bytes=4 * size_bytes)
+    leader.clients.after_step(leader.status)  # the first step after a change of the leader looks at all
+    looks = []
+    for _ in range(3):
+        served.clear()
+        leader.append(batch_of([b"a"]))
+        looks.append((len(served), len(leader.answers)))
+    assert looks == [(0, 0), (2, 2), (2, 4)]
+    served.clear()
+    leader.status = leader.status._replace(epoch=Epoch(5))
+    leader.clients.after_step(leader.status)
+    assert len(served) == 1, "another epoch may end a wait"
+
+
+def test_a_fetch_above_the_high_watermark_counts_bytes_from_its_offset_on(leader: Leader) -> None:
+    size_bytes = len(batch_of([b"a"])[1])
+    leader.append(batch_of([b"a"]), batch_of([b"a"]), is_committed=False)
+    several(leader, (TOPIC_NAME, 0, 2), max_wait_ms=100, min_bytes=2 * size_bytes)
+    leader.commit()
+    leader.append(batch_of([b"a"]))
+    assert leader.answers == []
+    leader.append(batch_of([b"a"]))
+    assert rows_of(leader.answer()) == [(TOPIC_NAME, 0, 0, 2 * size_bytes)]
+
+
+def test_fetches_that_ended_early_do_not_pile_up(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer_fetches, "STALE_MAX", 10)
+    for _ in range(200):
+        several(leader, (TOPIC_NAME, 0, 0), max_wait_ms=1, min_bytes=1_000_000)
+        leader.clients.poll(0)
+        leader.clients.poll(1)
+        leader.answer()
+    assert len(leader.clients._fetches._by_bytes._entries) <= 13
+    assert leader.clients.next_deadline_ms is None
+
+
+def test_a_replica_acknowledges_nothing_to_those_who_serve_consumers(leader: Leader) -> None:
+    leader.append(batch_of([b"a"]))
+    for version, changes in ((12, {"replica_id": 2}), (16, {"replica_state": {"replica_id": 2, "replica_epoch": 1}})):
+        body = fetch(0, max_wait_ms=500, **changes)
+        leader.ask(ApiKey.FETCH, version, body if version == 12 else body | {"topics": topics_by_id(TOPIC_ID)})
+        assert answered(leader)["error_code"] == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_what_is_only_in_the_files_is_enough(leader: Leader) -> None:

@@ -138,7 +138,7 @@ class Leader:
                 _, told = decode_response(key, version, raw)
             self.answers.append(told)
 
-        self.clients.handle(key, version, body, requester, lambda: self.is_there, answered)
+        self.on_gone = self.clients.handle(key, version, body, requester, lambda: self.is_there, answered)
 
     def answer(self) -> Any:
         """The only answer since the last one was taken."""

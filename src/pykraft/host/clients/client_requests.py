@@ -401,11 +401,11 @@ class ClientRequests:
         requester: Requester,
         is_wanted: Callable[[], bool],
         answer: ClientAnswer,
-    ) -> None:
+    ) -> Callable[[], object] | None:
         listener = requester.listener
         match api_key:
             case ApiKey.FETCH:
-                self._fetches.handle(body, version, listener, is_wanted, answer)
+                return self._fetches.handle(body, version, listener, is_wanted, answer)
             case ApiKey.PRODUCE:
                 self._produce.handle(body, version, requester, answer)
             case ApiKey.LIST_OFFSETS:
@@ -425,6 +425,7 @@ class ClientRequests:
             case _:
                 assert api_key == ApiKey.INIT_PRODUCER_ID, f"`serves` passed API {api_key}"
                 self.producer_ids.handle(body, listener, is_wanted, answer)
+        return None
 
     def describe_brokers(self, listener: str) -> Body:
         return describe_brokers(listener, self._topics)

@@ -5,11 +5,16 @@ a client sends its whole request each time. A Fetch waits at most as long as it 
 there are as many bytes as it asks for; an error in one of its partitions answers it at once. At most FETCHES_MAX wait:
 one more answers the oldest. Invariant: no record above the high watermark is ever sent.
 
+A Fetch that waits costs a step nothing. All wait for the same log, so bytes are counted once for all as they are
+committed, and each Fetch is queued at the count at which it may have enough. All are looked at when something else
+changed that can answer them: the leader, its epoch, the log start.
+
 Source: Kafka's ``ReplicaManager.fetchMessages`` and ``DelayedFetch``; KIP-227 (sessions), KIP-320 (epochs).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from typing import Final
 
 from pykraft.errors import ErrorCode, ProtocolError
@@ -19,7 +24,7 @@ from pykraft.host.ports import AT_ONCE_MS, Ports
 from pykraft.protocol.schema import Body
 from pykraft.types import Offset, Uuid
 
-FETCHES_MAX: Final = 1_000
+FETCHES_MAX: Final = 4_000
 """Fetches of consumers that may wait at one time."""
 WAIT_MS_MAX: Final = 30_000
 """No Fetch waits longer, whatever it asks for."""
@@ -55,6 +60,39 @@ class _Fetch:
     wait_ms: int
 
 
+STALE_MAX: Final = 1_000
+"""Entries of Fetches that wait no more which a queue may hold, beside as many as there are others."""
+
+
+class _Queue:
+    """Fetches by a number: when, or at how many bytes, each is due. One that waits no more leaves at any time."""
+
+    def __init__(self, waiting: Container[_Fetch]) -> None:
+        self._waiting = waiting
+        self._entries: list[tuple[int, int, _Fetch]] = []
+        self._pushed = 0
+
+    def push(self, due: int, fetch: _Fetch, *, waiting_count: int) -> None:
+        if len(self._entries) > 2 * waiting_count + STALE_MAX:
+            self._entries = [entry for entry in self._entries if entry[2] in self._waiting]
+            heapify(self._entries)
+        self._pushed += 1
+        heappush(self._entries, (due, self._pushed, fetch))
+
+    def clear(self) -> None:
+        self._entries.clear()
+
+    def pop_due(self, now: int) -> Iterator[_Fetch]:
+        while (due := self.next_due) is not None and due <= now:
+            yield heappop(self._entries)[2]
+
+    @property
+    def next_due(self) -> int | None:
+        while self._entries and self._entries[0][2] not in self._waiting:
+            heappop(self._entries)
+        return self._entries[0][0] if self._entries else None
+
+
 class ConsumerFetches:
     """All Fetches of consumers, and those that wait."""
 
@@ -62,20 +100,30 @@ class ConsumerFetches:
         self._ports = ports
         self._reads = reads
         self._topics = topics
-        self._waiting: dict[_Fetch, int | None] = {}
+        self._waiting: dict[_Fetch, None] = {}
+        self._new: list[_Fetch] = []
+        """Those without a deadline: `poll` sets it, since it knows the time."""
+        self._by_deadline = _Queue(self._waiting)
+        self._by_bytes = _Queue(self._waiting)
+        self._counted_end = Offset(0)
+        self._counted_bytes = 0
+        """Bytes of the batches up to there, since this began; only differences mean something."""
+        self._answering_all: tuple[object, ...] = ()
 
     def handle(
         self, body: Body, version: int, listener: str, is_wanted: Callable[[], bool], answer: Callable[[Body], None]
-    ) -> None:
+    ) -> Callable[[], None] | None:
+        """Answer now, or let the Fetch wait: then call what this returns if nobody waits for the answer any more."""
         if body["session_id"]:
             answer({"error_code": ErrorCode.FETCH_SESSION_ID_NOT_FOUND})
-            return
+            return None
         asked = tuple(
             self._asked(topic, partition, version) for topic in body["topics"] for partition in topic["partitions"]
         )
         if not asked:
             answer({})
-            return
+            return None
+        is_of_replica = body["replica_id"] >= 0 or body["replica_state"]["replica_id"] >= 0
         size_bytes_max = max(0, min(body["max_bytes"], SIZE_BYTES_MAX))
         fetch = _Fetch(
             asked=asked,
@@ -86,30 +134,61 @@ class ConsumerFetches:
             answer=answer,
             wait_ms=max(0, min(body["max_wait_ms"], WAIT_MS_MAX)),
         )
-        if not self._serve(fetch):
-            if len(self._waiting) >= FETCHES_MAX:
-                self._end(next(iter(self._waiting)))
-            self._waiting[fetch] = None
-            # `poll` sets the deadline, since it knows the time.
-            self._ports.wake_at(AT_ONCE_MS)
+        if is_of_replica:
+            # As Kafka's brokers answer a replica that is not assigned: what it acknowledges here counts for nobody.
+            self._answer(fetch, [ErrorCode.NOT_LEADER_OR_FOLLOWER] * len(asked), [()] * len(asked))
+            return None
+        if self._serve(fetch):
+            return None
+        if len(self._waiting) >= FETCHES_MAX:
+            self._end(next(iter(self._waiting)))
+        if not self._waiting:
+            self._counted_end = committed_end(self._topics.status())
+        self._waiting[fetch] = None
+        self._new.append(fetch)
+        self._await_bytes(fetch)
+        self._ports.wake_at(AT_ONCE_MS)
+        return lambda: self._waiting.pop(fetch, None)
 
     def answer_ready(self) -> None:
         """Answer what can be answered: there are new records, or this node leads no more."""
-        for fetch in list(self._waiting):
-            if not fetch.is_wanted() or self._serve(fetch):
+        if not self._waiting:
+            return
+        status = self._topics.status()
+        key = (status.role, status.epoch, status.leader_id, status.log_start_offset)
+        end = committed_end(status)
+        size_bytes = self._reads.recent_size_bytes(self._counted_end, end) if end > self._counted_end else 0
+        self._counted_end, self._counted_bytes = end, self._counted_bytes + (size_bytes or 0)
+        if key != self._answering_all or size_bytes is None:
+            self._answering_all = key
+            self._by_bytes.clear()
+            ready = list(self._waiting)
+        else:
+            ready = list(self._by_bytes.pop_due(self._counted_bytes))
+        for fetch in ready:
+            if self._serve(fetch):
                 self._waiting.pop(fetch, None)
+            else:
+                self._await_bytes(fetch)
 
     def poll(self, mono_ms: int) -> None:
-        for fetch, deadline_ms in list(self._waiting.items()):
-            if deadline_ms is None:
-                self._waiting[fetch] = mono_ms + fetch.wait_ms
-            elif deadline_ms <= mono_ms:
-                self._end(fetch)
+        new, self._new = self._new, []
+        for fetch in new:
+            if fetch in self._waiting:
+                self._by_deadline.push(mono_ms + fetch.wait_ms, fetch, waiting_count=len(self._waiting))
+        for fetch in self._by_deadline.pop_due(mono_ms):
+            self._end(fetch)
 
     @property
     def next_deadline_ms(self) -> int | None:
         """When `poll` has something to do (mono ms)."""
-        return min((AT_ONCE_MS if each is None else each for each in self._waiting.values()), default=None)
+        return AT_ONCE_MS if self._new else self._by_deadline.next_due
+
+    def _await_bytes(self, fetch: _Fetch) -> None:
+        """Look again when it may have enough: each of its partitions counts the same bytes, at most all."""
+        missing_bytes = fetch.size_bytes_min - sum(asked.counted_bytes for asked in fetch.asked)
+        due_bytes = self._counted_bytes + max(1, -(-missing_bytes // len(fetch.asked)))
+        self._by_bytes.push(due_bytes, fetch, waiting_count=len(self._waiting))
 
     def _end(self, fetch: _Fetch) -> None:
         del self._waiting[fetch]

@@ -106,7 +106,12 @@ API_VERSIONS: dict[ApiKey, Versions] = {
 
 Forward is served while a program has a state machine on the node.
 """
-CLIENT_VERSIONS: dict[ApiKey, Versions] = {key: APIS[key].request.versions for key in sorted(CLIENT_KEYS)}
-"""The same for all APIs of clients."""
+CLIENT_VERSIONS: dict[ApiKey, Versions] = {
+    key: APIS[key].request.versions for key in sorted(CLIENT_KEYS | {ApiKey.FETCH})
+}
+"""The same for all APIs of clients, which share Fetch with replicas."""
+# Librdkafka up to 2.8 compresses nothing unless version 0 is listed. Like Kafka, nodes list it, but do not serve it
+# (KAFKA-18659).
+CLIENT_VERSIONS[ApiKey.PRODUCE] = Versions(0, CLIENT_VERSIONS[ApiKey.PRODUCE].max)
 FORWARD_VERSIONS: Final = APIS[ApiKey.FORWARD].request.versions
 """The same for Forward."""
