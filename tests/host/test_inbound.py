@@ -24,7 +24,15 @@ from pykraft.errors import ErrorCode
 from pykraft.host.inbound import OPERATOR_KEYS, UNANSWERED_REQUESTS_MAX, Clients, Inbound
 from pykraft.host.inbox import HeldMessages, Inbox
 from pykraft.host.ports import ConnectionId
-from pykraft.protocol.api import API_VERSIONS, ApiKey, decode_request_header, decode_response, encode_request
+from pykraft.protocol.api import (
+    API_VERSIONS,
+    ApiKey,
+    CutFrame,
+    RequestHeader,
+    decode_request_header,
+    decode_response,
+    encode_request,
+)
 from pykraft.protocol.schema import Body
 from pykraft.types import KRAFT_VERSIONS, ZERO_UUID, Epoch, Io, NodeId, Offset, ReportKind, VersionRange
 from tests.host.fakes import CLUSTER_ID, CONTEXT, LISTENER, TOPIC_ID, TOPIC_NAME, FakePorts, batch, joined
@@ -502,6 +510,9 @@ class Consumers:
         self.waiting.append(body)
         return lambda: self.gone.append(body)
 
+    def refuse_too_large(self, _header: RequestHeader, _data: CutFrame) -> Body:
+        raise AssertionError("no request is cut here")
+
     def describe_brokers(self, _listener: str) -> Body:
         return {}
 
@@ -528,3 +539,22 @@ def test_a_client_hears_that_nobody_waits_for_its_answer_any_more() -> None:
     desk.inbound.on_closed(ONE)
     assert consumers.gone == consumers.waiting
     assert desk.inbox.take() is None
+
+
+def test_a_cut_request_is_answered_if_it_is_a_producers_and_closes_its_connection_otherwise() -> None:
+    class Producers(Consumers):
+        """Refuses what is too large."""
+
+        def refuse_too_large(self, _header: RequestHeader, _data: CutFrame) -> Body:
+            return {"responses": []}
+
+    for clients, key, is_answered in (
+        (Producers(), ApiKey.PRODUCE, True),
+        (Producers(), ApiKey.METADATA, False),
+        (None, ApiKey.PRODUCE, False),
+    ):
+        desk = Desk(clients=clients)
+        raw = b"".join(bytes(part) for part in encode_request(key, 9, 5, "p", {}))
+        desk.inbound.on_frame(ONE, CutFrame(raw))
+        assert len(desk.ports.sent) == is_answered
+        assert (desk.ports.closed == []) == is_answered

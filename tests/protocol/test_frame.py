@@ -11,7 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pykraft.errors import ProtocolError
-from pykraft.protocol.api import ROOM_SIZE_BYTES_MIN, VIEW_SIZE_BYTES_MIN, FrameReader, frame
+from pykraft.protocol.api import CUT_SIZE_BYTES, ROOM_SIZE_BYTES_MIN, VIEW_SIZE_BYTES_MIN, CutFrame, FrameReader, frame
+from pykraft.types import Buffer
 from tests.memory import taking_less_than
 
 SIZE_MAX = 100_000
@@ -48,6 +49,31 @@ def test_byte_by_byte() -> None:
         *([[]] * 4),
         [b"c"],
     ]
+
+
+@given(
+    st.lists(st.sampled_from([1, 5_000, 10_000, 10_001, 12_000, 30_000]), min_size=1, max_size=5),
+    st.lists(st.integers(1, 9_000), min_size=1, max_size=20),
+)
+@example([30_000, 1], [4])
+def test_of_a_frame_that_is_too_large_the_beginning_is_kept(sizes: list[int], steps: list[int]) -> None:
+    bodies = [bytes([number]) + b"x" * (size - 1) for number, size in enumerate(sizes)]
+    stream = framed(*bodies)
+    reader = FrameReader(10_000, cut_size_bytes_max=30_000)
+    found: list[Buffer] = []
+    position = turn = 0
+    while position < len(stream):
+        step = steps[turn % len(steps)]
+        found += reader.feed(stream[position : position + step])
+        assert reader.held_size_bytes <= 10_000
+        position += step
+        turn += 1
+    assert [bytes(each) for each in found] == [
+        body if len(body) <= 10_000 else body[:CUT_SIZE_BYTES] for body in bodies
+    ]
+    assert [isinstance(each, CutFrame) for each in found] == [len(body) > 10_000 for body in bodies]
+    with pytest.raises(ProtocolError, match="allowed are 1 to 10000"):
+        reader.feed(struct.pack(">i", 30_001))
 
 
 def test_an_empty_piece_changes_nothing() -> None:

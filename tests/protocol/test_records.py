@@ -3,7 +3,7 @@
 import datetime
 import io
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from kio.records.writers import write_batch
 from kio.static.primitive import TZAwareMicros, i8, i16, i32, i64
 
 from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.protocol import records
 from pykraft.protocol.batch import seal_batch
 from pykraft.protocol.control import TABLES, read_control_body
 from pykraft.protocol.primitives import encode_varint
@@ -26,7 +27,7 @@ from pykraft.protocol.records import (
     Compression,
     EncodedBatch,
     Record,
-    are_plain_records,
+    check_plain,
     decode_control,
     decode_records,
     decode_values,
@@ -408,8 +409,16 @@ def blob(data: bytes | None) -> bytes:
     return encode_varint(-1) if data is None else encode_varint(len(data)) + data
 
 
-def plain_record(delta: int, *, time_delta: int = 0, key: bytes | None = None, value: bytes | None = b"v") -> bytes:
-    rest = b"\0" + encode_varint(time_delta) + encode_varint(delta) + blob(key) + blob(value) + b"\0"
+def plain_record(
+    delta: int,
+    *,
+    time_delta: int = 0,
+    key: bytes | None = None,
+    value: bytes | None = b"v",
+    headers: Sequence[tuple[bytes, bytes | None]] = (),
+) -> bytes:
+    rest = b"\0" + encode_varint(time_delta) + encode_varint(delta) + blob(key) + blob(value)
+    rest += encode_varint(len(headers)) + b"".join(blob(name) + blob(text) for name, text in headers)
     return encode_varint(len(rest)) + rest
 
 
@@ -431,6 +440,25 @@ def is_krafts(header: BatchHeader, found: list[Record]) -> bool:
     )
 
 
+def plain_times(header: BatchHeader, body: bytes, *, is_kraft: bool) -> tuple[int, int] | None:
+    """What `check_plain` returns after all its steps."""
+    steps = check_plain(header, body, is_kraft=is_kraft)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: tuple[int, int] | None = end.value
+            return found
+
+
+def are_plain_records(header: BatchHeader, body: bytes, *, is_kraft: bool) -> bool:
+    found = plain_times(header, body, is_kraft=is_kraft)
+    if found is not None:
+        times = [record.timestamp_ms for record in iterate_body(header, body)]
+        assert found == (min(times), max(times))
+    return found is not None
+
+
 def agrees(header: BatchHeader, body: bytes) -> None:
     found = read(header, body)
     if are_plain_records(header, body, is_kraft=False):
@@ -438,6 +466,31 @@ def agrees(header: BatchHeader, body: bytes) -> None:
     if are_plain_records(header, body, is_kraft=True):
         assert found is not None
         assert is_krafts(header, found)
+
+
+RAW_HEADERS = st.lists(st.tuples(st.binary(max_size=3), PLAIN_BLOBS), max_size=3)
+
+
+@given(st.lists(st.tuples(PLAIN_BLOBS, RAW_HEADERS), min_size=1, max_size=3), st.integers(0, 60), st.integers(0, 255))
+def test_records_with_headers_pass_if_the_full_reader_takes_them(
+    rows: list[tuple[bytes | None, list[tuple[bytes, bytes | None]]]], position: int, byte: int
+) -> None:
+    body = b"".join(plain_record(at, value=value, headers=headers) for at, (value, headers) in enumerate(rows))
+    header = header_of(len(rows))
+    assert are_plain_records(header, body, is_kraft=False) == (read(header, body) is not None)
+    if any(headers for _, headers in rows):
+        assert not are_plain_records(header, body, is_kraft=True)
+    raw = bytearray(body)
+    raw[position % len(raw)] = byte
+    agrees(header, bytes(raw))
+
+
+def test_headers_of_a_batch_are_limited_as_the_full_reader_limits_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "HEADERS_MAX", 3)
+    body = b"".join(plain_record(at, headers=[(b"a", None)] * 2) for at in range(2))
+    header = header_of(2)
+    assert read(header, body) is None
+    assert not are_plain_records(header, body, is_kraft=False)
 
 
 @given(st.lists(st.tuples(TIMES, PLAIN_BLOBS, PLAIN_BLOBS), min_size=1, max_size=5))

@@ -5,13 +5,15 @@ Which APIs it lists is tested with frames in `tests.host.test_inbound`.
 Source: KIP-511, KIP-584; ADR 078.
 """
 
+import struct
+
 import pytest
 
 from pykraft.errors import ErrorCode
-from pykraft.host.inbound import ANYWHERE_KEYS, OPERATOR_KEYS, SERVED, ControllerApi, ServedApis, answer
+from pykraft.host.inbound import ANYWHERE_KEYS, OPERATOR_KEYS, SASL_HANDSHAKE, SERVED, ControllerApi, ServedApis, answer
 from pykraft.protocol.api import ApiKey, encode_request
 from pykraft.protocol.messages import API_VERSIONS, APIS, CLIENT_VERSIONS
-from tests.host.test_inbound import ONE, Desk
+from tests.host.test_inbound import ONE, Consumers, Desk
 
 
 def test_who_is_never_to_vote_tells_no_level_of_kraft_version() -> None:
@@ -95,10 +97,10 @@ def test_listeners_of_clients_serve_neither_replicas_nor_operators() -> None:
         return {name: {*apis.on(name, forwards=True)} for name in ("controller", "clients", "both", "other")}
 
     found = served(None)
-    assert found["clients"] == {*CLIENT_VERSIONS, *ANYWHERE_KEYS}
+    assert found["clients"] == {*CLIENT_VERSIONS, *ANYWHERE_KEYS, SASL_HANDSHAKE}
     assert found["other"] == ANYWHERE_KEYS
     assert found["controller"] == {*API_VERSIONS, *SERVED, ApiKey.FORWARD}
-    assert found["both"] == found["controller"] | {*CLIENT_VERSIONS}
+    assert found["both"] == found["controller"] | {*CLIENT_VERSIONS, SASL_HANDSHAKE}
     named = served(("OTHER",))
     assert named["other"] == ANYWHERE_KEYS | OPERATOR_KEYS
     assert named["controller"] == found["controller"] - OPERATOR_KEYS
@@ -114,3 +116,14 @@ def test_produce_is_listed_from_version_0_on_as_librdkafka_expects() -> None:
     )
     assert apis.on("CLIENTS", forwards=False)[ApiKey.PRODUCE].min == 0
     assert APIS[ApiKey.PRODUCE].request.versions.min == 3
+
+
+@pytest.mark.parametrize(("version", "serves_clients"), [(0, True), (1, True), (2, True), (1, False)])
+def test_a_client_that_wants_sasl_hears_that_there_is_none_as_from_kafka(version: int, serves_clients: bool) -> None:
+    desk = Desk(clients=Consumers() if serves_clients else None)
+    plain = struct.pack(">hhih", SASL_HANDSHAKE, version, 9, 1) + b"x" + struct.pack(">h", 5) + b"PLAIN"
+    desk.inbound.on_frame(ONE, plain)
+    is_answered = serves_clients and version < 2
+    told = struct.pack(">ihi", 9, ErrorCode.ILLEGAL_SASL_STATE, 0)
+    assert [data for _, data in desk.ports.sent] == ([told] if is_answered else [])
+    assert (desk.ports.closed == []) == is_answered

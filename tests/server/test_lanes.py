@@ -2,15 +2,17 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
 
 import pytest
 
 from pykraft.core.effects import TruncateTo
 from pykraft.errors import StorageError
+from pykraft.host.ports import Check
 from pykraft.log.lane import Job
 from pykraft.server import lanes
-from pykraft.server.lanes import BulkThread, OrderedThread
+from pykraft.server.lanes import BulkThread, CheckThread, OrderedThread
 from pykraft.types import Io, Offset
 
 TIMEOUT_S = 10.0
@@ -293,3 +295,89 @@ async def test_a_turn_is_reported_before_the_lane_does_what_nobody_waits_for() -
     assert told.failures == [lane.relieve_error]
     assert lane.relieved == [1]
     assert thread.stop(TIMEOUT_S)
+
+
+class Checks:
+    """A check thread on a running loop, and what it ended with."""
+
+    def __init__(self) -> None:
+        self.failures: list[BaseException] = []
+        self.done: list[object] = []
+        self._changed = asyncio.Event()
+        self.thread = CheckThread(asyncio.get_running_loop(), failed=lambda error: self._note(self.failures, error))
+
+    def check(self, name: str, *rank: int, gate: threading.Event | None = None, count: int = 3) -> Check:
+        """A check of so many steps; the first waits for the gate."""
+
+        def steps() -> Generator[None, None, str]:
+            if gate is not None:
+                assert gate.wait(TIMEOUT_S)
+            for _ in range(count):
+                yield
+            return name
+
+        return Check(steps(), lambda found: self._note(self.done, found), rank)
+
+    async def ended(self, count: int) -> list[object]:
+        async with asyncio.timeout(TIMEOUT_S):
+            while len(self.done) + len(self.failures) < count:
+                await self._changed.wait()
+                self._changed.clear()
+        return self.done
+
+    def _note(self, to: list[Any], found: object) -> None:
+        to.append(found)
+        self._changed.set()
+
+
+async def test_checks_go_on_by_rank_and_a_cancelled_one_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "CHECK_STEPS_S", 0.0)
+    checks, gate = Checks(), threading.Event()
+    checks.thread.submit(checks.check("first", 0, 9, gate=gate))
+    gone = checks.check("gone", 0, 0)
+    for check in (checks.check("doubtful", 2, 1), checks.check("large", 0, 50), gone, checks.check("small", 0, 3)):
+        checks.thread.submit(check)
+    gone.is_cancelled = True
+    gate.set()
+    assert await checks.ended(4) == ["small", "first", "large", "doubtful"]
+    assert checks.failures == []
+    assert checks.thread.stop(TIMEOUT_S)
+
+
+async def test_what_many_cancelled_checks_hold_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "PRUNED_EVERY", 4)
+    checks, gate = Checks(), threading.Event()
+    checks.thread.submit(checks.check("busy", 0, 0, gate=gate, count=1))
+    many = [checks.check("gone", 5, number) for number in range(8)]
+    for check in many:
+        check.is_cancelled = True
+        checks.thread.submit(check)
+    gate.set()
+    await checks.ended(1)
+    assert checks.thread.stop(TIMEOUT_S)
+    assert len(checks.thread._waiting) <= 1
+
+
+async def test_a_check_that_fails_ends_the_node_and_a_thread_without_checks_ends_at_once() -> None:
+    checks = Checks()
+    assert checks.thread.stop()
+
+    def steps() -> Generator[None, None, None]:
+        yield
+        raise AssertionError("our bug")
+
+    checks = Checks()
+    checks.thread.submit(Check(steps(), checks.done.append, (0,)))
+    await checks.ended(1)
+    assert [str(each) for each in checks.failures] == ["our bug"]
+
+
+async def test_a_doubtful_check_lets_others_go_on_at_once() -> None:
+    checks, gate = Checks(), threading.Event()
+    doubtful = checks.check("doubtful", 2, 0, gate=gate, count=5)
+    doubtful.is_doubtful = True
+    checks.thread.submit(doubtful)
+    checks.thread.submit(checks.check("sound", 0, 0))
+    gate.set()
+    assert set(await checks.ended(2)) == {"doubtful", "sound"}
+    assert checks.thread.stop(TIMEOUT_S)

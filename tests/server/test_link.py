@@ -28,6 +28,7 @@ class Owner:
         self.takes_turns = False
         self.ready: list[Link] = []
         self.answers = True
+        self.has_room = True
 
     def link_made(self, link: Link) -> None:
         self.told.append(f"made {link.connection}")
@@ -49,6 +50,13 @@ class Owner:
 
     def link_held(self, change_bytes: int) -> None:
         self.held_size_bytes += change_bytes
+
+    def link_wants_room(self, link: Link, size_bytes: int) -> bool:
+        self.told.append(f"wants {size_bytes}")
+        return self.has_room
+
+    def link_gives_room_back(self, link: Link) -> None:
+        self.told.append(f"gives back {link.room_size_bytes}")
 
     def link_refused(self, link: Link, reason: str) -> None:
         assert not link.is_open
@@ -195,6 +203,29 @@ def test_a_client_waits_for_its_turn_once(world: World) -> None:
     world.link.close()
     world.link.pass_on()
     assert world.owner.received == [b"1"]
+
+
+def test_a_large_request_needs_room_until_it_is_answered(world: World) -> None:
+    world.owner.answers = False
+    world.feed(struct.pack(">i", 100_000) + b"x" * 70_000)
+    assert world.owner.told[1:] == ["wants 100000"]
+    world.feed(b"x" * 30_000 + struct.pack(">i", 200_000) + b"y" * 100)
+    assert world.link.room_size_bytes == 100_000
+    assert world.transport.is_reading_paused, "the next one waits until this one is answered"
+    assert world.owner.told[2:] == []
+    world.link.send([b"answer"])
+    assert world.owner.told[2:] == ["gives back 100000", "wants 200000"]
+    assert not world.transport.is_reading_paused
+
+
+def test_a_link_without_room_does_not_read_on(world: World) -> None:
+    world.owner.has_room = False
+    world.feed(struct.pack(">i", 100_000) + b"x" * 10)
+    assert world.transport.is_reading_paused
+    world.link.has_room(100_000)
+    assert not world.transport.is_reading_paused
+    world.feed(b"x" * 99_990)
+    assert world.owner.told[1:] == ["wants 100000", "gives back 100000"]
 
 
 def test_answers_of_a_peer_are_passed_on_at_once() -> None:

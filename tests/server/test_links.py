@@ -17,11 +17,22 @@ import pytest
 from pykraft.host.ports import ConnectionId
 from pykraft.local.voters import HOST, free_ports
 from pykraft.protocol.api import frame
+from pykraft.server import links
 from pykraft.server.binding import Names, listening_sockets
 from pykraft.server.links import REQUEST_SIZE_BYTES_MAX, REQUESTS_PER_TURN_MAX, LinkLimits
 from pykraft.types import Endpoint
 from tests.server.manual_loop import FakeTransport
-from tests.server.station import LISTENER, TIMEOUT_S, closed_by_peer, everything_closed, framed, hang_up, on_station
+from tests.server.station import (
+    LISTENER,
+    TIMEOUT_S,
+    Station,
+    closed_by_peer,
+    everything_closed,
+    framed,
+    hang_up,
+    on_station,
+    turns,
+)
 from tests.test_config import NODE
 
 
@@ -285,6 +296,57 @@ async def test_unfinished_frames_of_all_clients_are_bounded_together() -> None:
         await closed_by_peer(small_reader, small)
     user = station.user
     assert "unfinished frames take" in user.reports[0]
+
+
+async def test_large_requests_wait_for_room_until_others_are_answered() -> None:
+    size_bytes = 400_000
+    async with on_station(room_size_bytes_max=2 * size_bytes) as station:
+        user, frames = station.user, station.user.frames
+        clients = [await station.client() for _ in range(6)]
+        for _, writer in clients:
+            writer.write(framed(b"x" * size_bytes))
+        for count in (2, 4, 6):
+            await received(station, count)
+            await turns(asyncio.get_running_loop(), 20)
+            assert len(frames) == count
+            for connection in range(count - 1, count + 1):
+                station.links.send(ConnectionId(connection), frame([b"done"]))
+        for _, writer in clients:
+            await hang_up(writer)
+        await user.wait_for(lambda: [event for event, _ in user.heard].count("closed") == 6)
+        assert station.links._room_size_bytes == 0
+        assert not station.links._room_since_s
+
+
+async def test_a_request_larger_than_all_room_comes_alone() -> None:
+    async with on_station(room_size_bytes_max=100_000) as station:
+        for connection in (1, 2):
+            _, writer = await station.client()
+            writer.write(framed(b"x" * 300_000))
+            await received(station, connection)
+            station.links.send(ConnectionId(connection), frame([b"done"]))
+            await hang_up(writer)
+
+
+async def test_who_holds_room_and_sends_nothing_gives_way_to_those_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "ROOM_LOOK_S", 0.01)
+    monkeypatch.setattr(links, "ROOM_SILENT_S", 0.05)
+    async with on_station(room_size_bytes_max=400_000) as station:
+        reader, silent = await station.client()
+        silent.write(struct.pack(">i", 400_000) + b"x" * 10)
+        await station.user.wait_for(lambda: bool(station.user.heard))
+        while not station.links._room_size_bytes:
+            await turns(asyncio.get_running_loop(), 1)
+        _, other = await station.client()
+        other.write(framed(b"y" * 300_000))
+        await closed_by_peer(reader, silent)
+        await received(station, 1)
+        assert "its request of 400000 bytes does not come, and others wait" in station.user.reports[0]
+        await hang_up(other)
+
+
+async def received(station: Station, count: int) -> None:
+    await station.user.wait_for(lambda: len(station.user.frames) == count)
 
 
 @pytest.mark.conformance("H29")

@@ -103,7 +103,7 @@ class Stepping:
             self._deadline_ms = wake_ms = raft.next_deadline_ms()
             if clients is not None:
                 clients.after_step(raft.status)
-                clients.poll(now.mono_ms)
+                clients.poll(now.mono_ms, now.wall_ms)
             for part in self._parts:
                 other_ms = part.next_deadline_ms
                 if wake_ms is None or (other_ms is not None and other_ms < wake_ms):

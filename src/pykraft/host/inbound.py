@@ -47,7 +47,14 @@ from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.inbox import HeldMessages, Inbox
 from pykraft.host.ports import ConnectionId, Ports
 from pykraft.protocol import api
-from pykraft.protocol.api import RequestHeader, decode_request_body, encode_response, encode_unsupported_version, frame
+from pykraft.protocol.api import (
+    CutFrame,
+    RequestHeader,
+    decode_request_body,
+    encode_response,
+    encode_unsupported_version,
+    frame,
+)
 from pykraft.protocol.messages import API_VERSIONS, CLIENT_KEYS, CLIENT_VERSIONS, FORWARD_VERSIONS, ApiKey
 from pykraft.protocol.schema import Body, Versions
 from pykraft.rpc import api_versions, codec
@@ -102,6 +109,10 @@ def answer(api_key: int, correlation_id: int) -> bytes:
     return _HEADER.pack(correlation_id) + _NO_TAGS + ANSWERS[api_key].body
 
 
+SASL_HANDSHAKE: Final = 17
+_SASL_HANDSHAKES: Final = Versions(0, 1)
+_ILLEGAL_SASL_STATE: Final = struct.pack(">hi", ErrorCode.ILLEGAL_SASL_STATE, 0)
+"""Kafka's answer where no SASL is spoken: the error, and no mechanisms."""
 OPERATOR_KEYS: Final = frozenset(
     {ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER, ApiKey.UPDATE_FEATURES, ApiKey.TRANSFER_LEADERSHIP}
 )
@@ -165,13 +176,18 @@ class ServedApis:
             served = {**served, **_REPLICAS, **self._refused}
             if forwards:
                 served = {**served, ApiKey.FORWARD: FORWARD_VERSIONS}
-        return {**served, **self._clients} if name in self._client_listeners else served
+        if name in self._client_listeners:
+            served = {**served, **self._clients, SASL_HANDSHAKE: _SASL_HANDSHAKES}
+        return served
 
-    def refusal(self, header: RequestHeader) -> list[Buffer] | None:
-        """The answer to a request for Kafka's active controller; None for any other request."""
-        if header.api_key not in self._refused:
-            return None
-        return [answer(header.api_key, header.correlation_id)]
+    def refusal(self, header: RequestHeader, listener: str) -> list[Buffer] | None:
+        """The answer to a request for Kafka's active controller, or for SASL; None for any other request."""
+        if header.api_key in self._refused:
+            return [answer(header.api_key, header.correlation_id)]
+        is_handshake = header.api_key == SASL_HANDSHAKE and header.api_version in _SASL_HANDSHAKES
+        if is_handshake and listener.upper() in self._client_listeners:
+            return [_HEADER.pack(header.correlation_id) + _ILLEGAL_SASL_STATE]
+        return None
 
     def answer_api_versions(
         self, header: RequestHeader, data: Buffer, listener: str, *, forwards: bool
@@ -245,6 +261,9 @@ ServeForward: TypeAlias = Callable[[Body, Callable[[Body], None]], None]
 class Requester(Protocol):
     """The connection of a client, and the listener to which it was made."""
 
+    is_trusted: bool | None
+    """Whether its last batch was sound; None before the first."""
+
     @property
     def connection(self) -> ConnectionId:
         """Answers on it leave in the order of the requests."""
@@ -274,6 +293,9 @@ class Clients(Protocol):
         Returns what must be called if the connection closes before the answer, if anything.
         """
 
+    def refuse_too_large(self, header: RequestHeader, data: CutFrame) -> Body:
+        """Answer a Produce request of which only the beginning is known. Errors: ProtocolError."""
+
     def describe_brokers(self, listener: str) -> Body:
         """Answer DescribeCluster for a client."""
 
@@ -297,8 +319,8 @@ class _Request:
 class _Requester:
     """One connection and its unanswered requests, oldest first.
 
-    ``software`` is the name of the other end in ApiVersions. ``leaving`` is the last answer sent that the core wants
-    watched: its request id and its size.
+    ``software`` is the name of the other end in ApiVersions, ``is_trusted`` see `Requester`. ``leaving`` is the last
+    answer sent that the core wants watched: its request id and its size.
     """
 
     connection: ConnectionId
@@ -306,6 +328,7 @@ class _Requester:
     wire: AcceptedConnection
     requests: deque[_Request] = field(default_factory=deque)
     software: str | None = None
+    is_trusted: bool | None = None
     leaving: tuple[int, int] | None = None
 
 
@@ -393,14 +416,17 @@ class Inbound:
         if len(requester.requests) >= UNANSWERED_REQUESTS_MAX:
             self._close(requester, f"{UNANSWERED_REQUESTS_MAX} of its requests are unanswered")
             return
-        found = requester.wire.repeated(data)
+        found = None if isinstance(data, CutFrame) else requester.wire.repeated(data)
         if found is not None:
             # The same bytes but for three numbers were found to be a Fetch for the core before.
             self._pass_on(requester, *found)
             return
         try:
             header = api.decode_request_header(data)
-            self._handle(requester, header, data)
+            if isinstance(data, CutFrame):
+                self._refuse_cut(requester, header, data)
+            else:
+                self._handle(requester, header, data)
         except ProtocolError as error:
             self._close(requester, str(error))
 
@@ -440,6 +466,17 @@ class Inbound:
         if request is not None:
             self._close(request.requester, reason)
 
+    def _refuse_cut(self, requester: _Requester, header: api.RequestHeader, data: CutFrame) -> None:
+        """Answer a Produce request that is too large; any other is not known to be one. Errors: ProtocolError."""
+        if (
+            self._clients is None
+            or header.api_key != ApiKey.PRODUCE
+            or ApiKey.PRODUCE not in self._served(requester.listener)
+        ):
+            raise ProtocolError(f"its request of API {header.api_key} is too large")
+        body = self._clients.refuse_too_large(header, data)
+        self._answer_client(self._note(requester, header), body)
+
     def _handle(self, requester: _Requester, header: api.RequestHeader, data: Buffer) -> None:
         """Answer a request or pass it to the core. Errors: ProtocolError when the request has no answer."""
         if header.api_key == ApiKey.API_VERSIONS:
@@ -458,7 +495,7 @@ class Inbound:
             wanted = api.decode_request_body(header, data)
             request = self._note(requester, header)
             self.serve_forward(wanted, lambda body: self._answer_client(request, body))
-        elif (refusal := self._apis.refusal(header)) is not None:
+        elif (refusal := self._apis.refusal(header, requester.listener)) is not None:
             self._answer(self._note(requester, header), refusal)
         elif header.api_key not in ANSWERED_KEYS or header.api_key not in self._served(requester.listener):
             raise ProtocolError(f"it asks for API {header.api_key}, which this node does not serve")

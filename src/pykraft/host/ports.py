@@ -5,8 +5,9 @@ neither knows the other. All calls come from the host's thread. All answers come
 thread, never from inside a `Ports` call.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Final, NewType, Protocol, TypeVar
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NewType, Protocol, TypeVar
 
 from pykraft.core.effects import Report
 from pykraft.log.lane import Job
@@ -17,6 +18,29 @@ ConnectionId = NewType("ConnectionId", int)
 T = TypeVar("T")
 AT_ONCE_MS: Final = 0
 """For `Ports.wake_at`: a time that is over, so that the call comes as soon as possible."""
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class Check:
+    """A check of what a stranger sent, in steps of about a millisecond; ``then`` gets its result.
+
+    Before each step, the check of the lowest ``rank`` is chosen anew. One ``is_doubtful`` takes at most half of the
+    time, also while nothing else is to be done. One that is cancelled ends, and ``then`` is not called.
+    """
+
+    steps: Generator[None, None, Any]
+    then: Callable[[Any], None]
+    rank: tuple[int, ...]
+    is_doubtful: bool = False
+    is_cancelled: bool = False
+
+    def run(self) -> Any:  # noqa: ANN401 - whatever the steps end with
+        """All steps, for an environment without threads."""
+        while True:
+            try:
+                next(self.steps)
+            except StopIteration as end:
+                return end.value
 
 
 class Ports(Protocol):
@@ -44,6 +68,12 @@ class Ports(Protocol):
         """Run ``read`` on the bulk lane, then ``then`` with its result on the host's thread.
 
         An exception of ``read`` stops the node like a failed write.
+        """
+
+    def submit_check(self, check: Check) -> None:
+        """Carry out a check on a lane of its own, which delays nothing else; its result comes on the host's thread.
+
+        An exception of its steps stops the node.
         """
 
     def wake_at(self, mono_ms: int | None) -> None:

@@ -16,8 +16,10 @@ it; for any other there is no answer that the peer could read.
 `FrameReader` holds at most one unfinished frame, and the piece of the stream that it takes frames from. Invariant: it
 holds no more of an unfinished frame than the announced size, which it checks against the limit as soon as it knows it.
 Memory grows with the bytes that arrived, never with the announced size. Frames are taken one by one, since a piece may
-contain thousands. Each byte is copied at most once: a large frame that lies whole in one piece is a view of that piece.
-The rest of a large frame may be received where it belongs (`FrameReader.room`), without a copy.
+contain thousands. A frame that is too large may be cut: only its beginning is kept, and returned when all of it has
+come, so that a request can be refused and the connection goes on. Each byte is copied at most once: a large frame that
+lies whole in one piece is a view of that piece. The rest of a large frame may be received where it belongs
+(`FrameReader.room`), without a copy.
 
 Source: Kafka protocol guide §Protocol; KIP-482; KIP-511; Kafka's NetworkReceive.
 """
@@ -43,6 +45,9 @@ VIEW_SIZE_BYTES_MIN = 4096
 ROOM_SIZE_BYTES_MIN = 64 * 1024
 """If less than this is missing of a frame, the next piece may as well hold the rest and more."""
 
+CUT_SIZE_BYTES = 4096
+"""What is kept of a frame that is too large: enough to say what it asks for."""
+
 _SIZE = struct.Struct(">i")
 _FOREIGN_STARTS = (
     (b"\x16\x03", "TLS"),
@@ -54,11 +59,20 @@ _FOREIGN_STARTS = (
 )
 
 
+class CutFrame(bytes):
+    """The first bytes of a frame that was too large; the rest was thrown away."""
+
+    __slots__ = ()
+
+
 class FrameReader:
     """Collects the frames of one connection; after an error, close the connection."""
 
     __slots__ = (
+        "_cut",
+        "_cut_size_bytes_max",
         "_data",
+        "_dropping_bytes",
         "_filled_bytes",
         "_former_bytes",
         "_held",
@@ -68,10 +82,15 @@ class FrameReader:
         "size_bytes_max",
     )
 
-    def __init__(self, size_bytes_max: int) -> None:
+    def __init__(self, size_bytes_max: int, *, cut_size_bytes_max: int = 0) -> None:
+        """Frames above ``size_bytes_max`` are refused, or cut if ``cut_size_bytes_max`` is not below their size."""
         assert 0 < size_bytes_max <= FRAME_SIZE_BYTES_MAX
+        assert not cut_size_bytes_max or size_bytes_max >= CUT_SIZE_BYTES
         self.size_bytes_max = size_bytes_max
         """Largest accepted frame; may be raised once the peer is known."""
+        self._cut_size_bytes_max = cut_size_bytes_max
+        self._dropping_bytes = 0  # what is still to come, and to be thrown away, of a frame that is cut
+        self._cut: CutFrame | None = None  # its beginning, once that has come
         self._data = b""  # the newest piece of the stream, unread from `_position` on
         self._position = 0
         self._held = bytearray()  # bytes of a frame, or of its size, that began in an earlier piece; then room for more
@@ -143,6 +162,20 @@ class FrameReader:
 
         Errors: ProtocolError when a size is not positive or above ``size_bytes_max``.
         """
+        if self._cut is None:
+            found = self._take()
+            if found is None or not self._dropping_bytes:
+                return found
+            self._cut = CutFrame(found)
+        size_bytes = min(self._dropping_bytes, len(self._data) - self._position)
+        self._position += size_bytes
+        self._dropping_bytes -= size_bytes
+        if self._dropping_bytes:
+            return None
+        cut, self._cut = self._cut, None
+        return cut
+
+    def _take(self) -> Buffer | None:
         data, start = self._data, self._position + SIZE_PREFIX_SIZE_BYTES
         if self._filled_bytes or self._need_bytes:
             return self._resume(data)
@@ -197,6 +230,9 @@ class FrameReader:
         # Check the announced size before any byte of the frame is kept for it.
         if 0 < size_bytes <= self.size_bytes_max:
             return int(size_bytes)
+        if self.size_bytes_max < size_bytes <= self._cut_size_bytes_max:
+            self._dropping_bytes = size_bytes - CUT_SIZE_BYTES
+            return CUT_SIZE_BYTES
         start = bytes(data[position : position + SIZE_PREFIX_SIZE_BYTES])
         hint = next(
             (f"; the peer seems to speak {name}" for text, name in _FOREIGN_STARTS if start.startswith(text)), ""

@@ -58,6 +58,8 @@ _BEFORE_CRC: Final = struct.Struct(">qiibI")
 _AFTER_CRC: Final = struct.Struct(">hiqqqhii")
 _CRC: Final = struct.Struct(">I")
 _CRC_POSITION: Final = 17
+_MAX_TIMESTAMP: Final = struct.Struct(">q")
+_MAX_TIMESTAMP_POSITION: Final = 35
 _PRODUCER: Final = struct.Struct(">qhi")
 _PRODUCER_POSITION: Final = 43
 _CRC_START: Final = 21
@@ -304,6 +306,16 @@ def number_batch(batch: bytearray, *, producer_id: int, producer_epoch: int, bas
     _PRODUCER.pack_into(batch, _PRODUCER_POSITION, producer_id, producer_epoch, base_sequence)
     with memoryview(batch) as view:
         _CRC.pack_into(batch, _CRC_POSITION, crc32c(view[_CRC_START:]))
+
+
+def with_max_timestamp(data: Buffer, timestamp_ms: int) -> EncodedBatch:
+    """A copy of a whole batch with another greatest timestamp in its header, and the CRC that follows from it."""
+    batch = bytearray(data)
+    _MAX_TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_POSITION, timestamp_ms)
+    with memoryview(batch) as view:
+        crc = crc32c(view[_CRC_START:])
+    _CRC.pack_into(batch, _CRC_POSITION, crc)
+    return EncodedBatch(read_header(batch), bytes(batch))
 
 
 def place_batch(header: BatchHeader, data: Buffer, *, base_offset: Offset, epoch: Epoch) -> EncodedBatch:

@@ -17,7 +17,7 @@ time of the append, numbers in more bytes than they need, very large times.
 Source: KIP-98 §Message Format; KIP-82 for headers; Kafka's ``DefaultRecord`` and its ``readPartiallyFrom``.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -240,6 +240,12 @@ def _bad(index: int, problem: str) -> ProtocolError:
     return ProtocolError(f"record {index} of the batch {problem}", ErrorCode.INVALID_RECORD)
 
 
+def _encoded_length(body: bytes, position: int) -> tuple[int, int]:
+    """A length as its shortest encoding has it, and the position after it. Errors: IndexError, ProtocolError."""
+    size_bytes, position = read_varint(body, position)
+    return (size_bytes << 1) ^ (size_bytes >> 31), position
+
+
 def end_of_records(data: bytes, position: int, count: int, starts: list[int]) -> int:
     """Append where each of so many records starts; returns where the last one ends by its length, or -1.
 
@@ -272,58 +278,121 @@ _NULL: Final = 1
 _TIME_SIZE_BYTES_MAX: Final = 8
 """A longer time delta might leave int64; a shorter one cannot, added to a time below `_BASE_TIMESTAMP_MAX`."""
 _BASE_TIMESTAMP_MAX: Final = 2**62
+RECORDS_PER_STEP: Final = 500
+"""Records that are checked at a time, in about a millisecond."""
 
 
-def are_plain_records(header: BatchHeader, body: bytes, *, is_kraft: bool) -> bool:
-    """Whether these decompressed records are surely well formed; False when the full reader has to decide.
+def check_plain(header: BatchHeader, body: bytes, *, is_kraft: bool) -> Generator[None, None, tuple[int, int] | None]:
+    """The least and the greatest timestamp of these decompressed records, if they are surely well formed.
 
-    ``is_kraft``: also whether they have values only, none of them empty, and the time of the batch.
+    None when the full reader has to decide. ``is_kraft``: also when they are not values only, none of them empty, with
+    the time of the batch. Yields after each millisecond or so.
     """
     if header.records_count != header.last_offset_delta + 1 or header.is_log_append_time:
-        return False
+        return None
     if not -_BASE_TIMESTAMP_MAX < header.base_timestamp < _BASE_TIMESTAMP_MAX:
-        return False
+        return None
+    plain = _PlainRecords(body, is_kraft=is_kraft)
+    count = header.records_count
     try:
-        position = _end_of_plain(body, header.records_count, is_kraft=is_kraft)
-    except (IndexError, ProtocolError):
+        for first in range(0, count, RECORDS_PER_STEP):
+            if not plain.goes_on(first, min(first + RECORDS_PER_STEP, count)):
+                return None
+            yield
+    except (IndexError, UnicodeDecodeError, ProtocolError):
         # A length leads out of the batch, or a number is too long.
-        return False
-    return position == len(body)
+        return None
+    if plain.position != len(body):
+        return None
+    return header.base_timestamp + plain.least_delta, header.base_timestamp + plain.greatest_delta
 
 
-def _end_of_plain(body: bytes, count: int, *, is_kraft: bool) -> int:
-    """The position after so many plain records; -1 when one is not plain. Errors: IndexError, ProtocolError."""
-    position = 0
-    for index in range(count):
-        size_bytes, position = read_varint(body, position)
-        end = position + size_bytes
-        position += 1  # The attributes.
-        times = position
-        while body[position] > 0x7F:
-            position += 1
-        if position - times >= _TIME_SIZE_BYTES_MAX or (is_kraft and body[times] != 0):
+class _PlainRecords:
+    """A position in records, and the least and the greatest time delta before it."""
+
+    def __init__(self, body: bytes, *, is_kraft: bool) -> None:
+        self.position = 0
+        self.least_delta = 2**63
+        self.greatest_delta = -(2**63)
+        self._body = body
+        self._is_kraft = is_kraft
+        self._headers_left = HEADERS_MAX
+
+    def goes_on(self, first: int, stop: int) -> bool:  # noqa: PLR0912 - one record's fields, in their order
+        """Read the records with these indexes; False when one is not plain.
+
+        Errors: IndexError, UnicodeDecodeError, ProtocolError.
+        """
+        body, position, is_kraft = self._body, self.position, self._is_kraft
+        least, greatest = self.least_delta, self.greatest_delta
+        for index in range(first, stop):
+            # Most numbers take one byte or two: a call for each takes longer than all the rest.
+            size_bytes = body[position]
+            if size_bytes < 0x80:
+                size_bytes, position = size_bytes >> 1, position + 1
+            else:
+                size_bytes, position = read_varint(body, position)
+            end = position + size_bytes
+            position += 1  # The attributes.
+            time = body[position]
+            if time < 0x80:
+                time, position = time >> 1 ^ -(time & 1), position + 1
+            else:
+                times = position
+                time, position = read_varlong(body, position)
+                if position - times > _TIME_SIZE_BYTES_MAX:
+                    return False
+            if time < least:  # noqa: PLR1730 - a call for each record takes longer
+                least = time
+            if time > greatest:  # noqa: PLR1730 - as above
+                greatest = time
+            delta, position = read_varint(body, position)
+            # Lengths as they are encoded: an odd one is negative.
+            key = body[position]
+            if key < 0x80:
+                position += 1
+            else:
+                key, position = _encoded_length(body, position)
+            if not key & 1:
+                position += key >> 1
+            value = body[position]
+            if value < 0x80:
+                position += 1
+            else:
+                value, position = _encoded_length(body, position)
+            if not value & 1:
+                position += value >> 1
+            if (key & 1 and key != _NULL) or (value & 1 and value != _NULL):
+                return False
+            if is_kraft and (time or key != _NULL or value in (0, _NULL)):
+                return False
+            if body[position] == 0:
+                position += 1
+            else:
+                position = -1 if is_kraft else self._end_of_headers(position)
+            # The record ends where its length says.
+            if position != end or delta != index:
+                return False
+        self.position, self.least_delta, self.greatest_delta = position, least, greatest
+        return True
+
+    def _end_of_headers(self, position: int) -> int:
+        """Where these headers end, or -1."""
+        body = self._body
+        count, position = read_varint(body, position)
+        self._headers_left -= count
+        if count < 0 or self._headers_left < 0:
             return -1
-        delta, position = read_varint(body, position + 1)
-        key = body[position]
-        if key == _NULL:
-            position += 1
-        elif is_kraft:
-            return -1
-        else:
-            key, position = read_varint(body, position)
-            if key < 0:
+        for _ in range(count):
+            size_bytes, position = read_varint(body, position)
+            if size_bytes < 0:
                 return -1
-            position += key
-        value = body[position]
-        if value == _NULL:
-            value, position = 0, position + 1
-        else:
-            value, position = read_varint(body, position)
-        if value < 0 or (is_kraft and value == 0):
-            return -1
-        position += value
-        # No headers, and the record ends where its length says.
-        if body[position] != 0 or position + 1 != end or delta != index:
-            return -1
-        position = end
-    return position
+            name = body[position : position + size_bytes]
+            if not name.isascii():
+                str(name, "utf-8")
+            position += size_bytes
+            size_bytes, position = read_varint(body, position)
+            if size_bytes < -1:
+                return -1
+            position += max(0, size_bytes)
+        return position

@@ -32,13 +32,13 @@ from pykraft.config import NodeConfig
 from pykraft.core.effects import Report
 from pykraft.host.host import Host
 from pykraft.host.metrics import Metrics
-from pykraft.host.ports import ConnectionId
+from pykraft.host.ports import Check, ConnectionId
 from pykraft.log.fs import Fs
 from pykraft.log.lane import Job
 from pykraft.log.os_fs import OsFs
 from pykraft.server.binding import listening_sockets, not_bound, port_of
 from pykraft.server.clock import now
-from pykraft.server.lanes import BulkThread, OrderedThread
+from pykraft.server.lanes import BulkThread, CheckThread, OrderedThread
 from pykraft.server.links import LinkLimits, Links
 from pykraft.server.prometheus import LoopWatch, PrometheusEndpoint, render, require_package
 from pykraft.text.words import counted
@@ -180,6 +180,7 @@ class Driver:
         self.host = Host.open(fs or OsFs(), self, config, rng=Random())
         self._ordered = OrderedThread(loop, self.host.lane, done=self._durable, failed=self.fail)
         self._bulk = BulkThread(loop, failed=self.fail)
+        self._checks = CheckThread(loop, failed=self.fail)
         self._links = Links(loop, self, LinkLimits.of(config, accepted_max))
         self._loop_watch = LoopWatch()
         self._prometheus: PrometheusEndpoint | None = None
@@ -266,6 +267,11 @@ class Driver:
     def submit_read(self, read: Callable[[], T], then: Callable[[T], None]) -> None:
         self._bulk.submit(read, lambda result: self._guarded(then, result))
 
+    def submit_check(self, check: Check) -> None:
+        then = check.then
+        check.then = lambda result: self._guarded(then, result)
+        self._checks.submit(check)
+
     def wake_at(self, mono_ms: int | None) -> None:
         self._wake_ms = mono_ms
         # Each step moves the time, mostly to later: the timer stays, and `_tick` sets it again.
@@ -329,7 +335,7 @@ class Driver:
         if self._timer is not None:
             self._timer.cancel()
         closed: asyncio.Future[BaseException | None] = self._loop.create_future()
-        # Both lanes may wait for the disk, and the loop must not.
+        # The lanes may wait for the disk, and the loop must not.
         threading.Thread(target=self._close_files, args=(closed,), name="pykraft-closing", daemon=True).start()
         done, _ = await asyncio.wait([closed], timeout=LANE_STOP_TIMEOUT_S)
         if not done:
@@ -338,13 +344,14 @@ class Driver:
             raise error
 
     def _close_files(self, closed: asyncio.Future[BaseException | None]) -> None:
-        """Stop both lanes, then close the files.
+        """Stop the lanes, then close the files.
 
         This runs on a thread of its own, because each step may wait for the disk. If the loop has given up waiting and
         the disk recovers later, this still closes the files and releases the lock.
         """
         error: BaseException | None = None
         try:
+            self._checks.stop()
             self._bulk.stop()
             self._ordered.stop()
             self.host.close()

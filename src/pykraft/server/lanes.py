@@ -1,4 +1,4 @@
-"""The two storage lanes, each on its own thread: ordered jobs with group commit, and bulk reads.
+"""The lanes of a node, each on its own thread: ordered jobs with group commit, bulk reads, and checks.
 
 This module owns the threads. Invariant: jobs run in the order in which they were submitted. A turn takes everything
 that waits, so that one sync serves all of it, and results reach the loop in the same order. A disk that stalls blocks
@@ -26,11 +26,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from heapq import heapify, heappop, heappush
 from itertools import chain
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Final, Protocol, TypeAlias, TypeVar
 
+from pykraft.host.ports import Check
 from pykraft.log.lane import AppendBytes, Job
 from pykraft.types import Io
 
@@ -334,6 +336,85 @@ class BulkThread:
                 task()
             except BaseException as error:  # noqa: BLE001 - the node stops with whatever it is
                 _call_on(self._loop, self._failed, error)
+
+
+CHECK_STEPS_S: Final = 0.001
+"""After so much time in one check, the next one is chosen."""
+PRUNED_EVERY: Final = 16
+"""After so many new checks those that were cancelled go."""
+
+
+class CheckThread:
+    """Carries out checks of what strangers sent, in steps, the lowest rank first; see `pykraft.host.ports.Check`.
+
+    The thread begins with the first check: most nodes serve no clients.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, failed: Failed) -> None:
+        self._loop = loop
+        self._failed = failed
+        self._new: SimpleQueue[Check | None] = SimpleQueue()
+        self._waiting: list[tuple[tuple[int, ...], int, Check]] = []
+        self._taken = 0
+        self._is_stopping = False
+        self._worker: threading.Thread | None = None
+
+    def submit(self, check: Check) -> None:
+        self._new.put(check)
+        if self._worker is None:
+            self._worker = threading.Thread(target=self._run, name="pykraft-checks", daemon=True)
+            self._worker.start()
+
+    def stop(self, timeout_s: float | None = None) -> bool:
+        """Finish the current step and begin no other; False when it did not end in time. Blocks."""
+        if self._worker is None:
+            return True
+        self._is_stopping = True
+        self._new.put(None)
+        self._worker.join(timeout_s)
+        return not self._worker.is_alive()
+
+    def _run(self) -> None:
+        try:
+            while not self._is_stopping:
+                self._take_new(pause_s=None if not self._waiting else 0)
+                if not self._is_stopping:
+                    self._go_on()
+        except BaseException as error:  # noqa: BLE001 - the node stops with whatever it is
+            _call_on(self._loop, self._failed, error)
+
+    def _take_new(self, *, pause_s: float | None) -> None:
+        """Take what was submitted; wait for the first so long (None: for ever)."""
+        with suppress(Empty):
+            check = self._new.get(timeout=pause_s) if pause_s != 0 else self._new.get_nowait()
+            while check is not None:
+                self._taken += 1
+                heappush(self._waiting, (check.rank, self._taken, check))
+                if self._taken % PRUNED_EVERY == 0:
+                    self._prune()
+                check = self._new.get_nowait()
+
+    def _prune(self) -> None:
+        """Free what cancelled checks hold: they may be behind many others."""
+        self._waiting = [entry for entry in self._waiting if not entry[2].is_cancelled]
+        heapify(self._waiting)
+
+    def _go_on(self) -> None:
+        """Go on with the first check for a while."""
+        *_, check = self._waiting[0]
+        begun_s, took_s, is_over = monotonic(), -1.0, check.is_cancelled
+        try:
+            while not is_over and took_s < CHECK_STEPS_S:
+                next(check.steps)
+                took_s, is_over = monotonic() - begun_s, check.is_cancelled
+        except StopIteration as end:
+            is_over = True
+            _call_on(self._loop, check.then, end.value)
+        if is_over:
+            heappop(self._waiting)
+        if check.is_doubtful:
+            # Others go on at once; and the loop shares the interpreter with this thread.
+            self._take_new(pause_s=max(0.0, took_s))
 
 
 def _call_on(loop: asyncio.AbstractEventLoop, act: Callable[[T], None], argument: T) -> None:

@@ -4,7 +4,8 @@ A link owns a transport, the unfinished frame and the next one. Invariant: it pa
 time, as Kafka's server does, and none while the client does not read its answers. So at most one answer, one write
 buffer and one piece of the stream pile up for a client. It passes on answers from a peer at once, because this node
 requested them. The rest of a large frame is received where it stays: until a batch is on disk, its bytes are not copied
-again.
+again. A large request needs room from the owner, from when its size is known until it is answered: a link without it
+does not read on, and its client waits, as in Kafka's ``queued.max.request.bytes``.
 
 A kernel takes megabytes of an answer at once and sends them for a long time on a slow link. So a leader asks it what
 is still to be sent, and does not count bytes in its own kernel as received by the peer.
@@ -64,6 +65,8 @@ WRITE_BUFFER_SIZE_BYTES_MAX: Final = 1024 * 1024
 """Above this many unsent bytes a connection is no longer read from."""
 PIECE_SIZE_BYTES_MAX: Final = 64 * 1024
 """Bytes that are received at a time, except for the rest of a large frame."""
+LARGE_SIZE_BYTES_MIN: Final = 64 * 1024
+"""A larger request needs room."""
 LAST_WORDS_TIMEOUT_S: Final = 2.0
 """How long a closed connection may take to send what was written."""
 
@@ -82,6 +85,12 @@ class LinkOwner(Protocol):
 
     def link_held(self, change_bytes: int) -> None:
         """The bytes that a link holds of unfinished and waiting frames changed by this much."""
+
+    def link_wants_room(self, link: Link, size_bytes: int) -> bool:
+        """Whether the link may receive so large a request now; if not, call `Link.has_room` later."""
+
+    def link_gives_room_back(self, link: Link) -> None:
+        """The request is answered; `Link.room_size_bytes` is still its size."""
 
     def link_refused(self, link: Link, reason: str) -> None:
         """The peer sent something other than frames; the link is closed already."""
@@ -104,9 +113,13 @@ class Link:
         listener: str | None,
         loop: asyncio.AbstractEventLoop,
         frame_size_bytes_max: int,
+        cut_size_bytes_max: int = 0,
         piece: bytearray,
     ) -> None:
-        """All links of a loop may share ``piece``, where the loop puts what it receives."""
+        """All links of a loop may share ``piece``, where the loop puts what it receives.
+
+        See `pykraft.protocol.api.FrameReader` for the two sizes.
+        """
         self.connection = connection
         self.listener = listener
         self.heard_s = loop.time()
@@ -116,9 +129,13 @@ class Link:
         self.descriptor = -1
         """The connection's file descriptor."""
         self.is_open = False
+        self.room_size_bytes = 0
+        """Size of the large request that is being received or served; 0 if there is none."""
+        self._waits_for_room = False
+        self._is_large_served = False
         self._owner = owner
         self._loop = loop
-        self._frames = FrameReader(frame_size_bytes_max)
+        self._frames = FrameReader(frame_size_bytes_max, cut_size_bytes_max=cut_size_bytes_max)
         self._piece = piece
         self._has_room = False
         self._next: Buffer | None = None
@@ -159,8 +176,16 @@ class Link:
             self.unsent_since_s = self._loop.time()
         write_parts(self._transport, parts)
         self._is_awaited = False
+        if self._is_large_served:
+            self._owner.link_gives_room_back(self)
+            self._is_large_served, self.room_size_bytes, self._waits_for_room = False, 0, False
         if self._is_paused or self._next is not None or self._frames.held_size_bytes:
             self._advance()
+
+    def has_room(self, size_bytes: int) -> None:
+        """There is room for the large request that waits."""
+        self.room_size_bytes, self._waits_for_room = size_bytes, False
+        self._set_reading()
 
     def pass_on(self) -> None:
         """Pass on the waiting request; a client's next request waits until this one is answered."""
@@ -246,11 +271,23 @@ class Link:
                     self._owner.link_ready(self)
                 break
             self._pass_on()
+        self._ask_for_room()
         self._set_reading()
+
+    def _ask_for_room(self) -> None:
+        size_bytes = self._frames.need_size_bytes
+        if self.listener is None or size_bytes <= LARGE_SIZE_BYTES_MIN or self._waits_for_room or not self.is_open:
+            return
+        if self._is_large_served:
+            self._waits_for_room = True  # until that one is answered
+        elif not self.room_size_bytes:
+            self._waits_for_room = not self._owner.link_wants_room(self, size_bytes)
+            self.room_size_bytes = 0 if self._waits_for_room else size_bytes
 
     def _pass_on(self) -> None:
         found, self._next = self._next, None
         assert found is not None, "only a waiting frame is passed on"
+        self._is_large_served = self.listener is not None and len(found) > LARGE_SIZE_BYTES_MIN
         # A client's next request waits for this answer; a peer's answers need not wait.
         self._is_awaited = self.listener is not None
         self._owner.link_received(self, found)
@@ -272,8 +309,8 @@ class Link:
                 self._owner.link_held(held_size_bytes - held_before)
 
     def _set_reading(self) -> None:
-        """Pause reading while a whole frame waits or the peer does not read; its bytes then wait on its side."""
-        is_to_pause = self._is_muted or self._next is not None
+        """Pause reading while a frame waits, or the peer does not read; its bytes then wait on its side."""
+        is_to_pause = self._is_muted or self._next is not None or self._waits_for_room
         if is_to_pause == self._is_paused or self._transport is None or self._transport.is_closing():
             return
         self._is_paused = is_to_pause

@@ -4,8 +4,9 @@ This module owns the listening sockets, the links and the dials; it lists a link
 Invariant: for each connection the user hears that it was accepted or connected, then its frames, then once that it
 closed, and nothing after that; for one that the user closed itself, nothing more. These are bounded: client connections
 (one too many closes the longest silent one, since the new one may be a voter), the bytes of all unfinished frames, the
-bytes of all answers that clients have not read, and the requests passed on in one turn of the loop. Clients take turns,
-so timers and the disk are served in between, however many clients send requests.
+bytes of all answers that clients have not read, the bytes of all large requests until they are answered, and the
+requests passed on in one turn of the loop. Clients take turns, so timers and the disk are served in between, however
+many clients send requests. Who holds room for a large request and sends nothing gives way to those that wait for it.
 
 Source: Kafka's ``SocketServer`` (``ConnectionQuotas``, idle expiry) and ``SocketServerConfigs``; the bounds of all
 connections together are ours (ADR 033).
@@ -36,6 +37,8 @@ HELD_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
 """Bytes of all unfinished and waiting frames together; above this the connection that holds most is closed."""
 UNSENT_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
 """Bytes of all answers that clients have not read; above this the one that has not read for longest is closed."""
+ROOM_SIZE_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Bytes of all large requests that are being received and served together; one always may, whatever its size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +55,12 @@ class LinkLimits:
     dial_ms_max: int
     accepted_max: int
     client_request_size_bytes_max: int = 0
+    cut_size_bytes_max: int = 0
     client_listeners: tuple[str, ...] = ()
     held_size_bytes_max: int = HELD_SIZE_BYTES_MAX
     descriptor_max: int = UNLIMITED
     unsent_size_bytes_max: int = UNSENT_SIZE_BYTES_MAX
+    room_size_bytes_max: int = ROOM_SIZE_BYTES_MAX
 
     @classmethod
     def of(cls, config: NodeConfig, accepted_max: int | None = None) -> LinkLimits:
@@ -64,6 +69,7 @@ class LinkLimits:
             client_request_size_bytes_max=min(
                 config.request_size_bytes_max, config.raft.batch_size_bytes_max + REQUEST_SIZE_BYTES_MAX
             ),
+            cut_size_bytes_max=config.request_size_bytes_max,
             client_listeners=config.client_listeners,
             answer_size_bytes_max=config.answer_size_bytes_max,
             held_size_bytes_max=max(HELD_SIZE_BYTES_MAX, 2 * config.answer_size_bytes_max),
@@ -77,8 +83,11 @@ class LinkLimits:
         """Largest frame on a connection that this listener accepted, or that this node dialed (None)."""
         if listener is None:
             return self.answer_size_bytes_max
-        is_clients = listener.upper() in self.client_listeners
-        return self.client_request_size_bytes_max if is_clients else self.request_size_bytes_max
+        return self.client_request_size_bytes_max if self.is_clients(listener) else self.request_size_bytes_max
+
+    def is_clients(self, listener: str | None) -> bool:
+        """Whether a listener is for Kafka's clients, whose requests are cut if they are too large, and refused."""
+        return listener is not None and listener.upper() in self.client_listeners
 
 
 __all__ = ["LinkLimits", "Links", "LinksUser"]
@@ -88,6 +97,11 @@ MAKE_ROOM_MAX: Final = 8
 REQUESTS_PER_TURN_MAX: Final = 16
 """Requests passed on in one turn of the loop: a few milliseconds, compared with a fetch timeout of two seconds."""
 SWEEPS_PER_IDLE_TIME: Final = 4
+ROOM_LOOK_S: Final = 1.0
+"""How often it is checked who holds room, while others wait for it."""
+ROOM_SILENT_S: Final = 3.0
+ROOM_S_MAX: Final = 30.0
+"""Who holds room for a request and sends nothing for so long, or not all of it in so long, gives way."""
 
 
 class LinksUser(Protocol):
@@ -142,6 +156,12 @@ class Links:
         self._unsent: dict[ConnectionId, int] = {}
         self._unsent_size_bytes = 0
         self._is_bounding = False
+        self._room_size_bytes = 0
+        self._room_since_s: dict[ConnectionId, float] = {}
+        """When each link got the room that it holds."""
+        self._room_wanted: dict[ConnectionId, int] = {}
+        """The sizes of the requests that wait for room, oldest first."""
+        self._room_timer: asyncio.TimerHandle | None = None
         self._ready: deque[Link] = deque()
         self._passed_on = 0
         self._is_turn_due = False
@@ -191,6 +211,8 @@ class Links:
     def close_all(self) -> None:
         self._is_closed = True
         self._sweeper.cancel()
+        if self._room_timer is not None:
+            self._room_timer.cancel()
         for server in self._servers:
             server.close()
         for connection in [*self._links, *self._dials]:
@@ -244,6 +266,20 @@ class Links:
             largest = max(self._links.values(), key=lambda each: each.held_size_bytes)
             self._end(largest, f"unfinished frames take {self._held_size_bytes} bytes, and it holds the most of them")
 
+    def link_wants_room(self, link: Link, size_bytes: int) -> bool:
+        if not self._room_wanted and self._has_room(size_bytes):
+            self._take_room(link.connection, size_bytes)
+            return True
+        self._room_wanted[link.connection] = size_bytes
+        if self._room_timer is None:
+            self._room_timer = self._loop.call_later(ROOM_LOOK_S, self._look_for_room)
+        return False
+
+    def link_gives_room_back(self, link: Link) -> None:
+        self._give_room_back(link)
+        # Not now: the link that gave it back is not done.
+        self._loop.call_soon(self._grant_room)
+
     def link_refused(self, link: Link, reason: str) -> None:
         if link.connection in self._links:
             self.violations += 1
@@ -274,16 +310,53 @@ class Links:
             listener=listener,
             loop=self._loop,
             frame_size_bytes_max=limits.frame_size_bytes_max(listener),
+            cut_size_bytes_max=limits.cut_size_bytes_max if limits.is_clients(listener) else 0,
             piece=self._piece,
         )
 
     def _forget(self, connection: ConnectionId) -> Link | None:
         link = self._links.pop(connection, None)
         self._unsent_size_bytes -= self._unsent.pop(connection, 0)
+        self._room_wanted.pop(connection, None)
         if link is not None:
             self._accepted.pop(connection, None)
             self._held_size_bytes -= link.held_size_bytes
+            if connection in self._room_since_s:
+                self.link_gives_room_back(link)
         return link
+
+    def _has_room(self, size_bytes: int) -> bool:
+        return not self._room_size_bytes or self._room_size_bytes + size_bytes <= self._limits.room_size_bytes_max
+
+    def _take_room(self, connection: ConnectionId, size_bytes: int) -> None:
+        self._room_size_bytes += size_bytes
+        self._room_since_s[connection] = self._loop.time()
+
+    def _give_room_back(self, link: Link) -> None:
+        if self._room_since_s.pop(link.connection, None) is not None:
+            self._room_size_bytes -= link.room_size_bytes
+
+    def _grant_room(self) -> None:
+        while self._room_wanted:
+            connection, size_bytes = next(iter(self._room_wanted.items()))
+            if not self._has_room(size_bytes):
+                return
+            del self._room_wanted[connection]
+            self._take_room(connection, size_bytes)
+            self._links[connection].has_room(size_bytes)
+
+    def _look_for_room(self) -> None:
+        """Close those that hold room for a request which does not come, if others wait for it."""
+        self._room_timer = None
+        if not self._room_wanted:
+            return
+        now_s = self._loop.time()
+        for connection, since_s in list(self._room_since_s.items()):
+            link = self._links[connection]
+            is_late = now_s - since_s > ROOM_S_MAX or now_s - max(since_s, link.heard_s) > ROOM_SILENT_S
+            if is_late and link.received_size_bytes[1]:
+                self._end(link, f"its request of {link.room_size_bytes} bytes does not come, and others wait")
+        self._room_timer = self._loop.call_later(ROOM_LOOK_S, self._look_for_room)
 
     def _turn(self) -> None:
         """A new turn of the loop: the longest waiting links go first."""

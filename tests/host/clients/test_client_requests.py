@@ -256,6 +256,9 @@ def test_a_time_that_only_a_header_claims_is_not_found() -> None:
     header, data = batch_of([b"a"], timestamp_ms=10)
     leader.append(with_header(data, max_timestamp=header.max_timestamp + 90))
     assert list_offsets(leader, 50) == (0, -1, -1)
+    assert list_offsets(leader, -3) == (0, 0, 10)
+    leader.append(batch_of([b"b"], timestamp_ms=60))
+    assert list_offsets(leader, 50) == (0, 1, 60), "the search goes on behind it"
 
 
 def test_a_search_that_meets_a_truncation_is_asked_for_again() -> None:
@@ -326,21 +329,21 @@ def next_sequence(states: ProducerStates) -> int | ErrorCode:
 
 def test_a_start_reads_the_whole_log(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_requests, "PIECE_SIZE_BYTES_MAX", 1)
-    states = ProducerStates()
+    clients = Leader().clients
     first = batch_of([b"a", b"b"], producer_id=PRODUCER_ID, sequence=0, at=0)
-    recover(states, view(3), Log(first, batch_of([b"c"], producer_id=PRODUCER_ID, sequence=2, at=2)))
-    assert next_sequence(states) == 3
+    recover(clients, view(3), Log(first, batch_of([b"c"], producer_id=PRODUCER_ID, sequence=2, at=2)))
+    assert next_sequence(clients._states) == 3
 
 
 @pytest.mark.parametrize("end", [7, 8])
 def test_what_a_snapshot_stands_for_is_unknown(end: int) -> None:
-    states = ProducerStates()
-    recover(states, view(end, start=7), Log(batch_of([b"a"], at=7)))
-    assert next_sequence(states) == ErrorCode.UNKNOWN_PRODUCER_ID
+    clients = Leader().clients
+    recover(clients, view(end, start=7), Log(batch_of([b"a"], at=7)))
+    assert next_sequence(clients._states) == ErrorCode.UNKNOWN_PRODUCER_ID
 
 
 def test_damage_makes_producers_unknown() -> None:
-    states = ProducerStates()
+    clients = Leader().clients
     damage = CorruptionError("log", position=1, expected="a", found="b")
-    recover(states, view(3), Log(batch_of([b"a"], producer_id=PRODUCER_ID, at=0), damage))
-    assert next_sequence(states) == ErrorCode.UNKNOWN_PRODUCER_ID
+    recover(clients, view(3), Log(batch_of([b"a"], producer_id=PRODUCER_ID, at=0), damage))
+    assert next_sequence(clients._states) == ErrorCode.UNKNOWN_PRODUCER_ID

@@ -1,6 +1,7 @@
 """Produce of Kafka's own producers: when a batch is answered, and with what."""
 
 import gzip
+import weakref
 from random import Random
 from typing import Any
 
@@ -17,10 +18,13 @@ from pykraft.errors import (
     RecordBatchTooLargeError,
 )
 from pykraft.host import producers as producers_module
+from pykraft.host.clients import produce_requests
 from pykraft.host.clients.produce_requests import CHECKED_AT_ONCE_SIZE_BYTES_MAX, AppendOrder, CheckResult
 from pykraft.host.clients.producer_states import COUNTER_BITS
+from pykraft.host.fetch_read import HeaderAndBytes
 from pykraft.host.ports import ConnectionId
-from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader
+from pykraft.protocol.api import CutFrame, decode_request_header, encode_request, encode_response
+from pykraft.protocol.batch import HEADER_SIZE_BYTES
 from pykraft.protocol.compression import Compression
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import decode_records
@@ -73,6 +77,110 @@ def test_a_large_batch_is_checked_off_the_loop(leader: Leader) -> None:
     then(read())
     leader.take()
     assert answered(leader)["error_code"] == ErrorCode.NONE
+
+
+LARGE = (b"x" * CHECKED_AT_ONCE_SIZE_BYTES_MAX,)
+
+
+def test_what_a_stranger_sent_before_it_hung_up_is_not_checked(leader: Leader) -> None:
+    ask(leader, values=LARGE)
+    assert leader.on_gone is not None
+    leader.on_gone()
+    [check] = leader.ports.checks
+    assert check.is_cancelled
+    leader.ports.finish_read()
+    assert leader.inbox.take() is None
+    ask(leader, values=(b"small",))
+    leader.take()
+    assert answered(leader)["error_code"] == ErrorCode.NONE, "the connection's line is gone, too"
+
+
+def test_a_check_that_is_over_or_cancelled_is_freed_at_once(leader: Leader) -> None:
+    for ends in (True, False):
+        ask(leader, values=LARGE)
+        check = weakref.ref(leader.ports.checks.pop())
+        if ends:
+            leader.ports.finish_read()
+            leader.take()
+            leader.answers.clear()
+        else:
+            assert leader.on_gone is not None
+            leader.on_gone()
+            leader.ports.reads.clear()
+        leader.on_gone = None
+        assert check() is None, "no cycle holds it, and the batch"
+
+
+def test_the_last_records_of_a_producer_that_wants_no_answer_are_appended_after_it_left(leader: Leader) -> None:
+    leader.ask(ApiKey.PRODUCE, 9, produce(batch_of(LARGE)[1], acks=0))
+    assert leader.on_gone is None
+    leader.ports.finish_read()
+    leader.take()
+    assert leader.recent.end_offset == 1
+
+
+def test_checks_of_proven_connections_and_small_batches_come_first(leader: Leader) -> None:
+    bad = resealed(batch_of([b"x"] * 700)[1], last_offset_delta=9)
+    for connection, data in ((1, batch_of([b"x"] * 700)[1]), (2, bad)):
+        leader.ask(ApiKey.PRODUCE, 9, produce(data), connection=connection)
+        leader.ports.finish_read()
+    leader.ports.checks.clear()
+    for connection in (1, 2, 3):
+        for count in (6_000, 700):
+            leader.ask(ApiKey.PRODUCE, 9, produce(batch_of([b"x"] * count)[1]), connection=connection)
+    assert [(check.rank, check.is_doubtful) for check in leader.ports.checks] == [
+        ((0, 6_000), False),
+        ((0, 700), False),
+        ((2, 6_000), True),
+        ((2, 700), True),
+        ((1, 6_000), True),
+        ((1, 700), False),
+    ]
+
+
+def test_batches_that_wait_to_be_checked_take_bounded_memory(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(produce_requests, "CHECKING_SIZE_BYTES_MAX", 2 * CHECKED_AT_ONCE_SIZE_BYTES_MAX)
+    ask(leader, values=LARGE)
+    leader.ask(ApiKey.PRODUCE, 9, produce(batch_of(LARGE)[1]), connection=2)
+    assert answered(leader)["error_code"] == ErrorCode.NOT_ENOUGH_REPLICAS
+    leader.ports.finish_read()
+    leader.ask(ApiKey.PRODUCE, 9, produce(batch_of(LARGE)[1]), connection=2)
+    assert leader.answers == [], "there is room again"
+
+
+@pytest.mark.parametrize("version", range(3, 13))
+@pytest.mark.parametrize("transactional_id", [None, "t"])
+def test_a_request_that_is_too_large_is_refused_by_its_beginning(version: int, transactional_id: str | None) -> None:
+    body = produce(bytes(10_000), transactional_id=transactional_id)
+    raw = b"".join(bytes(part) for part in encode_request(ApiKey.PRODUCE, version, 1, "p", body))
+    for size_bytes in (len(raw) // 2, 200):
+        data = CutFrame(raw[:size_bytes])
+        told = produce_requests.refuse_too_large(decode_request_header(data), data)
+        encode_response(ApiKey.PRODUCE, version, 1, told)
+        [topic] = told["responses"]
+        [part] = topic["partition_responses"]
+        assert (topic["name"], part["index"], part["error_code"]) == (TOPIC_NAME, 0, ErrorCode.MESSAGE_TOO_LARGE)
+
+
+def test_what_cannot_be_refused_in_words_closes_the_connection() -> None:
+    whole = b"".join(bytes(part) for part in encode_request(ApiKey.PRODUCE, 9, 1, "p", produce(b"x", acks=0)))
+    empty = produce(b"x") | {"topic_data": []}
+    for raw in (whole, whole[:20], b"".join(map(bytes, encode_request(ApiKey.PRODUCE, 9, 1, "p", empty)))):
+        data = CutFrame(raw)
+        with pytest.raises(ProtocolError):
+            produce_requests.refuse_too_large(decode_request_header(data), data)
+    unknown = CutFrame(b"\0\0\0\x63" + whole[4:])
+    with pytest.raises(ProtocolError, match="v99 is not supported"):
+        produce_requests.refuse_too_large(decode_request_header(unknown), unknown)
+
+
+def test_records_from_the_far_future_are_refused(leader: Leader) -> None:
+    leader.clients.poll(0, 1_000)
+    for timestamp_ms, code in ((3_601_001, ErrorCode.INVALID_TIMESTAMP), (3_601_000, ErrorCode.NONE)):
+        leader.ask(ApiKey.PRODUCE, 9, produce(batch_of(timestamp_ms=timestamp_ms)[1]))
+        if code == ErrorCode.NONE:
+            leader.take()
+        assert answered(leader)["error_code"] == code
 
 
 def test_a_small_batch_waits_for_a_large_one_that_came_before_it_on_its_connection(leader: Leader) -> None:
@@ -336,8 +444,8 @@ FIRST, OTHER = ConnectionId(1), ConnectionId(2)
 PRODUCER = 7
 
 
-def header(sequence: int) -> BatchHeader:
-    return batch_of(producer_id=PRODUCER, sequence=sequence)[0]
+def sound(sequence: int) -> HeaderAndBytes:
+    return batch_of(producer_id=PRODUCER, sequence=sequence)
 
 
 class Desk:
@@ -352,31 +460,31 @@ class Desk:
 def test_a_checked_batch_waits_for_the_one_before_it() -> None:
     desk = Desk()
     large = desk.order.join(FIRST, desk.gone.append)
-    assert not desk.order.passes(FIRST, header(1))
-    assert desk.order.passes(OTHER, header(1)), "another connection does not wait"
-    desk.order.join(FIRST, desk.gone.append).found = header(1)
+    assert not desk.order.passes(FIRST, sound(1))
+    assert desk.order.passes(OTHER, sound(1)), "another connection does not wait"
+    desk.order.join(FIRST, desk.gone.append).found = sound(1)
     desk.order.advance()
     assert desk.gone == []
-    large.found = header(0)
+    large.found = sound(0)
     desk.order.advance()
-    assert desk.gone == [header(0), header(1)]
+    assert desk.gone == [sound(0), sound(1)]
     assert len(desk.order) == 0
-    assert desk.order.passes(FIRST, header(2))
+    assert desk.order.passes(FIRST, sound(2))
 
 
 def test_a_batch_waits_while_one_of_its_producer_has_no_place() -> None:
     desk = Desk()
     desk.held.add(PRODUCER)
     bad = ProtocolError("bad")
-    assert not desk.order.passes(FIRST, header(0))
+    assert not desk.order.passes(FIRST, sound(0))
     assert desk.order.passes(FIRST, bad), "a bad batch waits for nobody"
-    desk.order.join(FIRST, desk.gone.append).found = header(0)
+    desk.order.join(FIRST, desk.gone.append).found = sound(0)
     desk.order.join(OTHER, desk.gone.append).found = bad
     desk.order.advance()
     assert desk.gone == [bad]
     desk.held.clear()
     desk.order.advance()
-    assert desk.gone == [bad, header(0)]
+    assert desk.gone == [bad, sound(0)]
 
 
 def test_a_batch_that_goes_on_may_free_others() -> None:
@@ -388,7 +496,7 @@ def test_a_batch_that_goes_on_may_free_others() -> None:
         desk.held.clear()
         desk.order.advance()
 
-    desk.order.join(FIRST, desk.gone.append).found = header(0)
+    desk.order.join(FIRST, desk.gone.append).found = sound(0)
     desk.order.join(OTHER, rejects).found = ProtocolError("bad")
     desk.order.advance()
-    assert [type(each) for each in desk.gone] == [ProtocolError, BatchHeader]
+    assert [isinstance(each, ProtocolError) for each in desk.gone] == [True, False]

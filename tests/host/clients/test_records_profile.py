@@ -12,12 +12,14 @@ import pytest
 from pykraft.core.leader.progress import OBSERVER_SESSION_MS
 from pykraft.core.messages import FetchRequest
 from pykraft.errors import ErrorCode, ProtocolError
-from pykraft.host.clients import produce_requests as module
-from pykraft.host.clients.produce_requests import RecordsProfile, StrictProfile, check_client_batch
-from pykraft.protocol.batch import HEADER_SIZE_BYTES
+from pykraft.host.clients import records_profile as module
+from pykraft.host.clients.records_profile import RecordsProfile, StrictProfile, check_client_batch
+from pykraft.host.fetch_read import HeaderAndBytes
+from pykraft.host.ports import Check
+from pykraft.protocol.batch import HEADER_SIZE_BYTES, check_crc, read_header
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.primitives import encode_varint
-from pykraft.protocol.records import encode_batch, encode_control_batch
+from pykraft.protocol.records import decode_records, encode_batch, encode_control_batch
 from pykraft.types import Buffer, Epoch, LeaderChange, NodeId, Offset, ReplicaKey
 from tests.host.clients.test_produce_requests import answered
 from tests.host.clients.world import FOLLOWS, LEADS, Leader, batch_of, config, produce, resealed, with_header
@@ -90,21 +92,53 @@ def test_any_records_are_taken_once_every_voter_is_known_to_be_pykraft(desk: Des
     assert desk.ports.reports == [], "nothing changed after the grace period"
 
 
-def test_the_clients_of_a_new_leader_try_again_until_it_has_heard_the_voters(desk: Desk) -> None:
-    for mono_ms, code in (
-        (SETTLED_MS - 1, ErrorCode.NOT_ENOUGH_REPLICAS),
-        (SETTLED_MS, ErrorCode.INVALID_RECORD),
-        (10 * SETTLED_MS, ErrorCode.INVALID_RECORD),
-    ):
-        desk.at(mono_ms)
-        strict = desk.profile.strict(LEADS)
-        assert strict is not None
-        assert strict.code == code
-    later = LEADS._replace(epoch=Epoch(5))
-    desk.profile.after_step(later)
-    strict = desk.profile.strict(later)
+def code_of(desk: Desk) -> ErrorCode:
+    strict = desk.profile.strict(LEADS)
     assert strict is not None
-    assert strict.code == ErrorCode.NOT_ENOUGH_REPLICAS, "it is new again"
+    return strict.code
+
+
+def test_clients_try_again_while_a_voter_is_unknown_and_the_log_says_so_once_all_were_heard(desk: Desk) -> None:
+    for mono_ms, reported in ((SETTLED_MS - 1, 0), (SETTLED_MS, 1), (10 * SETTLED_MS, 1)):
+        desk.at(mono_ms)
+        assert code_of(desk) == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert len(desk.ports.reports) == reported
+
+
+def test_a_voter_of_kafkas_is_no_reason_to_try_again_and_an_observer_is(desk: Desk) -> None:
+    desk.fetched(2, OURS)
+    desk.fetched(3, OURS)
+    desk.fetched(1_000, JAVA)
+    assert code_of(desk) == ErrorCode.NOT_ENOUGH_REPLICAS, "a stranger's single Fetch stops no producer"
+    desk.fetched(3, JAVA)
+    assert code_of(desk) == ErrorCode.INVALID_RECORD
+    assert desk.why == f"replica 3 is not pykraft, it calls itself {JAVA} (pykraft.client.records=auto)"
+
+
+@pytest.mark.parametrize("what", ["keyed", "compressed", "several times"])
+def test_once_a_batch_is_in_the_log_that_kafka_cannot_read_others_may_follow(desk: Desk, what: str) -> None:
+    found = {
+        "keyed": batch(record(key=b"k")),
+        "compressed": GZIPPED,
+        "several times": batch(record(), max_timestamp=8),
+    }[what]
+    plain = batch(record())
+    desk.profile.appended([(read_header(plain), plain)])
+    assert desk.why is not None
+    for _ in range(module.LOOKED_INTO_EVERY):
+        desk.profile.appended([(replace(read_header(found), base_offset=Offset(5)), found)])
+    assert desk.why is None, "a voter may be down, and a node restarted"
+    assert desk.profile.strict(LEADS._replace(log_start_offset=Offset(6))) is not None, "a snapshot has replaced it"
+    desk.profile.truncated(Offset(5))
+    assert desk.why is not None
+
+
+def test_a_restarted_leader_takes_what_is_in_its_log_already() -> None:
+    leader = Leader(client_records="auto")
+    leader.append((read_header(GZIPPED), GZIPPED))
+    leader.ask(ApiKey.PRODUCE, 11, produce(GZIPPED))
+    leader.take()
+    assert answered(leader)["error_code"] == ErrorCode.NONE
 
 
 @pytest.mark.parametrize("name", [JAVA, None, "x" * 65, "a b"])
@@ -112,6 +146,7 @@ def test_a_java_replica_that_joins_later_changes_the_profile_and_the_log_warns(d
     desk.fetched(2, OURS)
     desk.fetched(3, OURS)
     assert desk.why is None
+    desk.at(SETTLED_MS)
     desk.fetched(3, name)
     shown = JAVA if name == JAVA else "a client without a name"
     why = f"replica 3 is not pykraft, it calls itself {shown} (pykraft.client.records=auto)"
@@ -197,11 +232,11 @@ def test_a_producer_hears_which_rule_its_batch_broke_and_why_it_holds() -> None:
     raw = bytearray(zipped)
     raw[8:12] = (len(raw) - 12).to_bytes(4, "big")
     zipped = resealed(raw)
-    for now_ms, code in ((1, ErrorCode.NOT_ENOUGH_REPLICAS), (SETTLED_MS, ErrorCode.INVALID_RECORD)):
+    for now_ms in (1, SETTLED_MS):
         leader.clients.poll(now_ms)
         leader.ask(ApiKey.PRODUCE, 11, produce(zipped))
         part = answered(leader)
-        assert part["error_code"] == code
+        assert part["error_code"] == ErrorCode.NOT_ENOUGH_REPLICAS
         assert part["error_message"] == (
             "Kafka's own replicas cannot read this batch, since it is compressed with gzip; "
             "it is refused because voter 2 is not known to be pykraft (pykraft.client.records=auto)"
@@ -240,9 +275,41 @@ def batch(body: bytes, **changes: int) -> bytes:
     return with_header(raw, **changes).data
 
 
-def check(records: Buffer | None, *, size_bytes_max: int = 1_000, must_be_kraft: bool = False) -> None:
+def check(
+    records: Buffer | None, *, size_bytes_max: int = 1_000, must_be_kraft: bool = False, newest_ms: int | None = None
+) -> HeaderAndBytes:
     strict = StrictProfile(why="a Java replica is here") if must_be_kraft else None
-    check_client_batch(records, size_bytes_max=size_bytes_max, strict=strict)
+    steps = check_client_batch(records, size_bytes_max=size_bytes_max, strict=strict, newest_ms=newest_ms)
+    found: HeaderAndBytes = Check(steps, lambda _: None, (0,)).run()
+    return found
+
+
+GZIPPED = batch(gzip.compress(record(), mtime=0), attributes=1)
+
+
+def test_times_may_be_unknown_or_up_to_an_hour_ahead() -> None:
+    for base_ms, delta_ms in ((-1, 0), (0, 0), (7, 93)):
+        check(batch(record(delta_ms=delta_ms), base_timestamp=base_ms, max_timestamp=base_ms + delta_ms), newest_ms=100)
+    with pytest.raises(ProtocolError, match="timestamps are from 101 to 101, from 0 to 100 are accepted"):
+        check(batch(record(delta_ms=94)), newest_ms=100)
+
+
+def test_a_greatest_time_that_no_record_has_is_corrected_as_kafka_does() -> None:
+    for max_timestamp in (-1, 6, 2**50):
+        for body, attributes in ((record(delta_ms=3), 0), (gzip.compress(record(delta_ms=3), mtime=0), 1)):
+            header, data = check(batch(body, attributes=attributes, max_timestamp=max_timestamp))
+            assert header.max_timestamp == 10
+            assert read_header(data) == header
+            check_crc(data, 0, header)
+            assert [each.timestamp_ms for each in decode_records(data)] == [10]
+
+
+def test_a_batch_with_its_right_time_is_not_copied() -> None:
+    assert check(GOOD)[1] is GOOD
+
+
+def test_a_base_offset_other_than_0_is_overwritten_unless_the_batch_is_compressed_as_in_kafka() -> None:
+    check(b"\0\0\0\0\0\0\0\1" + GOOD[8:])
 
 
 def test_a_batch_of_any_client_is_taken() -> None:
@@ -272,6 +339,9 @@ def test_a_batch_of_any_client_is_taken() -> None:
         (with_header(GOOD, producer_id=3, base_sequence=0).data, ErrorCode.INVALID_RECORD),
         (with_header(GOOD, attributes=4).data, ErrorCode.CORRUPT_MESSAGE),
         (batch(b"\x0e1234567"), ErrorCode.INVALID_RECORD),
+        (with_header(GOOD, attributes=8).data, ErrorCode.INVALID_TIMESTAMP),
+        (batch(record(delta_ms=-9)), ErrorCode.INVALID_TIMESTAMP),
+        (b"\0\0\0\0\0\0\0\1" + GZIPPED[8:], ErrorCode.INVALID_RECORD),
         (encode_batch([b"x" * 2_000], base_offset=Offset(0), epoch=Epoch(0), timestamp_ms=7).data, 10),
     ],
 )
@@ -282,7 +352,7 @@ def test_anything_else_is_refused(records: Buffer | None, code: int) -> None:
 
 
 def test_a_bomb_takes_a_bounded_amount_of_memory() -> None:
-    bomb = batch(gzip.compress(record(value=bytes(10_000_000))), attributes=1)
+    bomb = batch(gzip.compress(record(value=bytes(10_000_000)), mtime=0), attributes=1)
 
     def refuse() -> None:
         with pytest.raises(ProtocolError, match="expand beyond 200000 bytes") as refused:

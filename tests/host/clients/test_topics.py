@@ -19,7 +19,7 @@ from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.clients.topics import ClientTopics, committed_end
 from pykraft.host.inbound import Requester
 from pykraft.host.ports import ConnectionId
-from pykraft.protocol.api import ApiKey
+from pykraft.protocol.api import ApiKey, CutFrame, RequestHeader
 from pykraft.protocol.schema import Body
 from pykraft.types import NO_LISTENERS, Endpoint, Epoch, Listeners, NodeId, Offset
 from tests.host.clients.fuzz import fuzz
@@ -112,6 +112,9 @@ class Broker:
     ) -> None:
         del version, body, requester
         self.asked.append((api_key, is_wanted, answer))
+
+    def refuse_too_large(self, _header: RequestHeader, _data: CutFrame) -> Body:
+        raise AssertionError("no request is cut here")
 
     def describe_brokers(self, listener: str) -> Body:
         return {"cluster_id": listener}

@@ -112,6 +112,7 @@ class Leader:
         self.view = LogView(start_offset=Offset(0), end_offset=Offset(0), epochs=())
         self.answers: list[Body | None] = []
         self.closed: list[ProtocolError] = []
+        self.requesters: dict[int, SimpleNamespace] = {}
         self.is_there = True
         self.reads = FetchReads(self.ports, Log(), self.recent, lambda *_: None)
         self.clients = ClientRequests(
@@ -127,7 +128,8 @@ class Leader:
 
     def ask(self, key: ApiKey, version: int, body: Body, *, connection: int = 1) -> None:
         """One request; what is answered is encoded and decoded, so that it fits its table."""
-        requester = SimpleNamespace(connection=ConnectionId(connection), listener=LISTENER)
+        fresh = SimpleNamespace(connection=ConnectionId(connection), listener=LISTENER, is_trusted=None)
+        requester = self.requesters.setdefault(connection, fresh)
 
         def answered(told: Body | ProtocolError | None) -> None:
             if isinstance(told, ProtocolError):

@@ -25,7 +25,7 @@ from pykraft.core.state import Candidate, Follower, Leader
 from pykraft.host.delivery import CommittedBatch, Registration
 from pykraft.host.host import Host
 from pykraft.host.metrics import HOST_METRICS
-from pykraft.host.ports import AT_ONCE_MS, ConnectionId
+from pykraft.host.ports import AT_ONCE_MS, Check, ConnectionId
 from pykraft.host.producers import ProposalOutcome, Rejected
 from pykraft.host.snapshots.creation import Loader, NewSnapshot
 from pykraft.log.lane import AppendBytes, Job
@@ -231,6 +231,10 @@ class Node:
     def submit_read(self, read: Callable[[], T], then: Callable[[T], None]) -> None:
         """See `Ports`."""
         self._ready.append(lambda: then(read()))
+
+    def submit_check(self, check: Check) -> None:
+        """See `Ports`."""
+        self._ready.append(lambda: check.then(check.run()))
 
     def wake_at(self, mono_ms: int | None) -> None:
         """See `Ports`."""

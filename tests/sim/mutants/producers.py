@@ -41,8 +41,8 @@ def repeat_is_answered_before_the_commit(patch: Patch) -> None:
     """A repeat of a batch that is in the log and not committed yet is acknowledged at once."""
     append = ProduceRequests._append
 
-    def at_once(self: Any, header: Any, data: Any, status: Any, decided: Any) -> None:
-        append(self, header, data, status._replace(high_watermark=status.log_end_offset), decided)
+    def at_once(self: Any, found: Any, status: Any, decided: Any) -> None:
+        append(self, found, status._replace(high_watermark=status.log_end_offset), decided)
 
     patch.setattr(ProduceRequests, "_append", at_once)
 

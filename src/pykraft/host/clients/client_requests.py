@@ -26,14 +26,16 @@ from pykraft.core.status import Status
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.clients.consumer_fetches import ConsumerFetches
 from pykraft.host.clients.leader_questions import ProducerIds, VoterEndpoints
-from pykraft.host.clients.produce_requests import ClientAnswer, ProduceRequests, RecordsProfile
+from pykraft.host.clients.produce_requests import ClientAnswer, ProduceRequests, refuse_too_large
 from pykraft.host.clients.producer_states import ProducerStates
+from pykraft.host.clients.records_profile import RecordsProfile
 from pykraft.host.clients.topics import NOBODY, ClientTopics, committed_end
 from pykraft.host.fetch_read import FetchReads, HeaderAndBytes, ReadableLog, RecordBuffers, batches_up_to, read_durable
 from pykraft.host.inbound import Requester
 from pykraft.host.inbox import Inbox
 from pykraft.host.ports import Ports
 from pykraft.host.producers import Producers
+from pykraft.protocol.api import CutFrame, RequestHeader
 from pykraft.protocol.batch import scan
 from pykraft.protocol.messages import CLIENT_KEYS, ApiKey
 from pykraft.protocol.records import Record, decode_records
@@ -188,27 +190,26 @@ class OffsetRequests:
                     if search.best is None or header.max_timestamp > search.best[0]:
                         search.best = (header.max_timestamp, bytes(data), header.epoch)
                 elif header.max_timestamp >= search.timestamp:
-                    search.best = (search.timestamp, data, header.epoch)
-                    self._finish(search)
-                    return
+                    # In an old log no record may have the time that the header says.
+                    record = next(
+                        (each for each in decode_records(data) if each.timestamp_ms >= search.timestamp), None
+                    )
+                    if record is not None:
+                        search.then(_found(record, header.epoch))
+                        return
         self._read(search, next_offset)
 
     def _finish(self, search: _Search) -> None:
         if search.best is None:
             search.then(NOT_FOUND)
             return
-        least_ms, data, epoch = search.best
-        record = _first_since(least_ms, data)
-        search.then(
-            NOT_FOUND
-            if record is None
-            else {"timestamp": record.timestamp_ms, "offset": record.offset, "leader_epoch": epoch}
-        )
+        _, data, epoch = search.best
+        # The first of them, since `max` returns the first.
+        search.then(_found(max(decode_records(data), key=lambda each: each.timestamp_ms), epoch))
 
 
-def _first_since(least_ms: int, data: Buffer) -> Record | None:
-    """The first record of a batch that is not older; None when no time in it is what its header says."""
-    return next((each for each in decode_records(data) if each.timestamp_ms >= least_ms), None)
+def _found(record: Record, epoch: Epoch) -> Body:
+    return {"timestamp": record.timestamp_ms, "offset": record.offset, "leader_epoch": epoch}
 
 
 BROKERS: Final = 1
@@ -363,9 +364,9 @@ class ClientRequests:
         self._endpoints = VoterEndpoints(ports, config)
         self._topics = topics = ClientTopics(config=config, status=status, endpoints=self._endpoints.known)
         self._states = states = ProducerStates(producers_max=config.client_producers_max)
-        recover(states, view, log)
         self.profile = RecordsProfile(ports, config)
         """What clients may write; hears which software each replica is."""
+        recover(self, view, log)
         self._fetches = ConsumerFetches(ports, reads, topics)
         self._offsets = OffsetRequests(reads, view, topics)
         self._produce = ProduceRequests(
@@ -407,7 +408,7 @@ class ClientRequests:
             case ApiKey.FETCH:
                 return self._fetches.handle(body, version, listener, is_wanted, answer)
             case ApiKey.PRODUCE:
-                self._produce.handle(body, version, requester, answer)
+                return self._produce.handle(body, version, requester, answer)
             case ApiKey.LIST_OFFSETS:
                 self._offsets.list_offsets(body, version, is_wanted, answer)
             case ApiKey.OFFSET_FOR_LEADER_EPOCH:
@@ -427,6 +428,9 @@ class ClientRequests:
                 self.producer_ids.handle(body, listener, is_wanted, answer)
         return None
 
+    def refuse_too_large(self, header: RequestHeader, data: CutFrame) -> Body:
+        return refuse_too_large(header, data)
+
     def describe_brokers(self, listener: str) -> Body:
         return describe_brokers(listener, self._topics)
 
@@ -437,9 +441,11 @@ class ClientRequests:
     def appended(self, batches: Sequence[HeaderAndBytes]) -> None:
         for header, _ in batches:
             self._states.appended(header)
+        self.profile.appended(batches)
 
     def truncated(self, end_offset: Offset) -> None:
         self._states.truncate_to(end_offset)
+        self.profile.truncated(end_offset)
 
     def begun_anew(self, epoch: Epoch) -> None:
         """A snapshot that ends in this epoch replaced the log."""
@@ -454,7 +460,9 @@ class ClientRequests:
         self._fetches.answer_ready()
         self.producer_ids.after_step()
 
-    def poll(self, mono_ms: int) -> None:
+    def poll(self, mono_ms: int, wall_ms: int | None = None) -> None:
+        """``wall_ms`` is None for a clock that does not know the time of day."""
+        self._produce.wall_ms = wall_ms
         self.profile.poll(mono_ms)
         self._endpoints.poll(mono_ms)
         self._fetches.poll(mono_ms)
@@ -472,19 +480,18 @@ PIECE_SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
 """Bytes of the log that a start reads at a time."""
 
 
-def recover(states: ProducerStates, view: LogView, log: ReadableLog) -> None:
-    """Feed the producers' state with the batch headers of the whole log."""
+def recover(clients: ClientRequests, view: LogView, log: ReadableLog) -> None:
+    """Show the batches of the whole log: to the producers' state, and to the profile."""
     offset, end = view.start_offset, view.end_offset
     if offset > 0:
         # A snapshot stands for the records before: whoever wrote them is unknown.
-        states.begin_anew(view.epochs[0].epoch if view.epochs else view.last_epoch)
+        clients.begun_anew(view.epochs[0].epoch if view.epochs else view.last_epoch)
     while offset < end:
         data = read_durable(log, offset, PIECE_SIZE_BYTES_MAX)
         found = [] if data is None or isinstance(data, Exception) else batches_up_to(end, data)
         if not found:
             # Damage, or a file that was just replaced: who wrote there is unknown.
-            states.begin_anew(view.last_epoch)
+            clients.begun_anew(view.last_epoch)
             return
-        for header, _ in found:
-            states.appended(header)
+        clients.appended(found)
         offset = found[-1][0].end_offset

@@ -5,227 +5,43 @@ idempotent producer is appended once: one that repeats an earlier batch gets the
 committed. Acks 1 waits like acks all. Invariant: NOT_LEADER_OR_FOLLOWER and NOT_ENOUGH_REPLICAS mean that the batch is
 not in the log; after REQUEST_TIMED_OUT it may be, and a producer without an id may then write it twice.
 
-Large batches are checked on the bulk lane, small ones at once; without an order a small batch would overtake a large
-one, and its producer would hear that it is out of order. A batch also waits while an earlier one of the same producer
-has no place in the log yet: the core may still reject that one, and the log would have a gap. Invariant: batches of a
-connection go on one by one, in the order in which they came; connections do not wait for each other's checks.
+Large batches are checked on a lane of their own, small ones at once; without an order a small batch would overtake a
+large one, and its producer would hear that it is out of order. The lane works in small steps, first for connections
+whose last batch was sound, and drops what came on a connection that is gone: a stranger's worst batches, which cost
+seconds, delay other strangers. A batch also waits while an earlier one of the same producer has no place in the log
+yet: the core may still reject that one, and the log would have a gap. Invariant: batches of a connection go on one by
+one, in the order in which they came; connections do not wait for each other's checks.
 
-Any client's batch is one whole batch of version 2 with a valid CRC, as many records as offsets, each of them well
-formed, nothing of a transaction, no control records. Java's replicas stop at a batch with compression, keys, headers,
-empty values or several timestamps. With ``pykraft.client.records=auto`` such batches are refused while a voter or an
-observer of the quorum is not known to be pykraft (`RecordsProfile`). A node learns this from both directions: the
-client's name in the ApiVersions request of a replica that fetches, and pykraft's own APIs in the answer of a node that
-it dialed. An observer of Kafka's counts for five minutes after its last Fetch, at any node. Invariants: any other
-setting than ``auto`` decides alone; every voter in force but this node is known to be pykraft, or the strict profile
-holds; at most REPLICAS_MAX replicas of each kind are remembered, and forgetting a voter makes it unknown; no batch
-takes more memory than four of the largest do, nor more time than RECORDS_MAX records.
-
-Source: KIP-511 (the client's name); Kafka's ``RecordsIterator``; Kafka's ``ReplicaManager.appendRecords``,
-``LogValidator`` and ``SocketServer``; KIP-98; ours (ADR 065, ADR 079).
+Source: Kafka's ``ReplicaManager.appendRecords`` and ``SocketServer``; KIP-98; ours (ADR 065).
 """
 
-import re
-from collections import OrderedDict, deque
-from collections.abc import Callable
+import struct
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from pykraft.config import AUTO_RECORDS, KRAFT_RECORDS, NodeConfig
-from pykraft.core.effects import Report
-from pykraft.core.leader.progress import OBSERVER_SESSION_MS
-from pykraft.core.messages import FetchRequest
 from pykraft.core.status import Status
 from pykraft.errors import ErrorCode, NotLeaderError, NotRunningError, ProtocolError, RecordBatchTooLargeError
 from pykraft.host.clients.producer_states import KnownBatch, ProducerStates
+from pykraft.host.clients.records_profile import LATER_MS_MAX, StrictProfile, check_client_batch
 from pykraft.host.clients.topics import ClientTopics, committed_end
 from pykraft.host.fetch_read import HeaderAndBytes
 from pykraft.host.inbound import Requester
 from pykraft.host.inbox import Inbox
-from pykraft.host.ports import AT_ONCE_MS, ConnectionId, Ports
+from pykraft.host.ports import AT_ONCE_MS, Check, ConnectionId, Ports
 from pykraft.host.producers import Committed, OutcomeUnknown, Producers, ProposalOutcome, Rejected
-from pykraft.protocol.batch import BatchHeader, check_crc, read_header
+from pykraft.protocol.api import CutFrame, RequestHeader
+from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader
 from pykraft.protocol.compression import Compression
-from pykraft.protocol.records import Record, are_plain_records, iterate_body, open_batch
+from pykraft.protocol.messages import APIS, ApiKey
+from pykraft.protocol.primitives import read_compact_size, read_int16, read_int32, read_text
 from pykraft.protocol.schema import Body
-from pykraft.rpc.api_versions import SOFTWARE_NAME
-from pykraft.types import Buffer, Epoch, NodeId, Offset, ReportKind
+from pykraft.types import Buffer, Epoch, Offset
 
-RECORDS_MAX: Final = 500_000
-"""Most records of one batch."""
-EXPANSION_MAX: Final = 2
-"""The records of a compressed batch may take so many times what a batch may; expanding them needs twice their size."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StrictProfile:
-    """KRaft's profile holds: why, and the code for a batch that only the other profile takes."""
-
-    why: str
-    code: ErrorCode = ErrorCode.INVALID_RECORD
-
-    def breaks(self, rule: str) -> ProtocolError:
-        text = f"Kafka's own replicas cannot read this batch, since {rule}; it is refused because {self.why}"
-        return ProtocolError(text, self.code)
-
-
-def check_client_batch(records: Buffer | None, *, size_bytes_max: int, strict: StrictProfile | None) -> BatchHeader:
-    """The header of the one batch in ``records``; ``strict`` is None in the profile of any client's batch.
-
-    Errors: ProtocolError with CORRUPT_MESSAGE, INVALID_RECORD or MESSAGE_TOO_LARGE, or the code of ``strict``.
-    """
-    if not records:
-        raise _invalid("there are no records")
-    header = read_header(records)
-    if header.size_bytes < len(records):
-        raise _invalid("there is more than one batch")
-    if header.size_bytes > size_bytes_max:
-        text = f"the batch takes {header.size_bytes} bytes, a batch may take {size_bytes_max}"
-        raise ProtocolError(text, ErrorCode.MESSAGE_TOO_LARGE)
-    check_crc(records, 0, header)
-    _check_header(header)
-    if strict is not None and header.compression is not Compression.NONE:
-        raise strict.breaks(f"it is compressed with {header.compression.name.lower()}")
-    _, body = open_batch(records, verify_crc=False, size_bytes_max=EXPANSION_MAX * size_bytes_max)
-    if are_plain_records(header, body, is_kraft=strict is not None):
-        return header
-    for record in iterate_body(header, body):
-        if strict is not None:
-            _check_kraft(header, record, strict)
-    return header
-
-
-def _check_header(header: BatchHeader) -> None:
-    if header.is_control:
-        raise _invalid("a client writes no control records")
-    if header.is_transactional:
-        raise _invalid("transactions are not supported")
-    if not 0 < header.records_count <= RECORDS_MAX:
-        raise _invalid(f"the batch has {header.records_count} records, from 1 to {RECORDS_MAX} are accepted")
-    if header.records_count != header.last_offset_delta + 1:
-        raise _invalid(f"the batch has {header.records_count} records for {header.last_offset_delta + 1} offsets")
-    if header.producer_id >= 0 and (header.producer_epoch < 0 or header.base_sequence < 0):
-        found = f"epoch {header.producer_epoch} and sequence {header.base_sequence}"
-        raise _invalid(f"the batch of producer {header.producer_id} has {found}")
-
-
-def _check_kraft(header: BatchHeader, record: Record, strict: StrictProfile) -> None:
-    if record.key is not None:
-        raise strict.breaks("a record has a key")
-    if record.headers:
-        raise strict.breaks("a record has headers")
-    if not record.value:
-        raise strict.breaks("a record has no value")
-    if record.timestamp_ms != header.base_timestamp:
-        raise strict.breaks("its records have different timestamps")
-
-
-def _invalid(text: str) -> ProtocolError:
-    return ProtocolError(text, ErrorCode.INVALID_RECORD)
-
-
-REPLICAS_MAX: Final = 1_000
-"""Replicas of pykraft that are remembered, and as many others."""
-NO_ID: Final = NodeId(-1)
-_TOLD: Final = re.compile(r"[A-Za-z0-9.-]{1,64}")
-_SET: Final = StrictProfile(why="pykraft.client.records=kraft takes only what Kafka's own replicas can read")
-
-
-class RecordsProfile:
-    """The profile of one node that serves clients."""
-
-    def __init__(self, ports: Ports, config: NodeConfig) -> None:
-        self._ports = ports
-        self._config = config
-        self._pykraft: OrderedDict[NodeId, None] = OrderedDict()
-        self._others: OrderedDict[NodeId, tuple[int, str]] = OrderedDict()
-        """When a replica that is not pykraft fetched last (mono ms), and what it calls itself."""
-        self._now_ms = 0
-        self._led_epoch = -1
-        self._led_since_ms: int | None = None
-        self._reported: str | None = None
-
-    def replica_fetched(self, request: FetchRequest, software: str | None) -> None:
-        """A replica fetches on a connection whose client calls itself so; None: it did not say."""
-        if request.replica is None and request.last_fetched_epoch < 0:
-            # A consumer where no clients are served: the core refuses it.
-            return
-        replica_id = NO_ID if request.replica is None else request.replica.id
-        if software == SOFTWARE_NAME:
-            self._others.pop(replica_id, None)
-            self.found_pykraft(replica_id)
-        else:
-            self._pykraft.pop(replica_id, None)
-            self._others.pop(replica_id, None)
-            name = software if software and _TOLD.fullmatch(software) else "a client without a name"
-            self._others[replica_id] = (self._now_ms, name)
-            if len(self._others) > REPLICAS_MAX:
-                self._others.popitem(last=False)
-
-    def found_pykraft(self, replica_id: NodeId) -> None:
-        self._pykraft[replica_id] = None
-        self._pykraft.move_to_end(replica_id)
-        if len(self._pykraft) > REPLICAS_MAX:
-            self._pykraft.popitem(last=False)
-
-    def strict(self, status: Status) -> StrictProfile | None:
-        """The strict profile and why it holds; None when any records may be written."""
-        if self._config.client_records != AUTO_RECORDS:
-            return _SET if self._config.client_records == KRAFT_RECORDS else None
-        if self._others:
-            replica_id = min(self._others)
-            who = "an observer without an id" if replica_id == NO_ID else f"replica {replica_id}"
-            name = self._others[replica_id][1]
-            return StrictProfile(why=f"{who} is not pykraft, it calls itself {name} (pykraft.client.records=auto)")
-        own_id, known = self._config.node_id, self._pykraft
-        for voter in status.voters.voters:
-            voter_id = voter.key.id
-            if voter_id != own_id and voter_id not in known:
-                why = f"voter {voter_id} is not known to be pykraft (pykraft.client.records=auto)"
-                # A new leader has not heard every voter yet: its clients try again.
-                code = ErrorCode.NOT_ENOUGH_REPLICAS if self._is_new_leader() else ErrorCode.INVALID_RECORD
-                return StrictProfile(why=why, code=code)
-        return None
-
-    def after_step(self, status: Status) -> None:
-        """After a step of a leader: log when the profile changes."""
-        if not status.leads or self._config.client_records != AUTO_RECORDS:
-            return
-        if status.epoch != self._led_epoch:
-            self._led_epoch, self._led_since_ms = status.epoch, None
-        found = self.strict(status)
-        if found is not None and found.code != ErrorCode.INVALID_RECORD:
-            return
-        why = None if found is None else found.why
-        if why == self._reported:
-            return
-        self._reported = why
-        if why is None:
-            text = "clients may write any records: every replica is known to be pykraft"
-        else:
-            text = (
-                f"clients may write only what Kafka's own replicas can read: {why}; "
-                "such a replica stops at other records that are in the log already"
-            )
-        self._ports.report(Report(text=text, kind=ReportKind.CONNECTION))
-
-    def poll(self, mono_ms: int) -> None:
-        self._now_ms = mono_ms
-        if self._led_since_ms is None:
-            self._led_since_ms = mono_ms
-        while self._others:
-            replica_id, (seen_ms, _) = next(iter(self._others.items()))
-            if mono_ms - seen_ms < OBSERVER_SESSION_MS:
-                break
-            del self._others[replica_id]
-
-    def _is_new_leader(self) -> bool:
-        since_ms = self._led_since_ms
-        return since_ms is None or self._now_ms - since_ms < self._config.raft.fetch_timeout_ms
-
-
-CheckResult: TypeAlias = BatchHeader | ProtocolError
-"""The header of a sound batch, or what is wrong with it."""
+CheckResult: TypeAlias = HeaderAndBytes | ProtocolError
+"""A sound batch as it may be appended, or what is wrong with it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -257,7 +73,11 @@ class AppendOrder:
 
     def passes(self, connection: ConnectionId, found: CheckResult) -> bool:
         """True for a checked batch that needs no line."""
-        return connection not in self._lines and (isinstance(found, ProtocolError) or not self._is_held(found))
+        return connection not in self._lines and (isinstance(found, ProtocolError) or not self._is_held(found[0]))
+
+    def leave(self, connection: ConnectionId) -> None:
+        """Nobody waits for the batches of this connection any more."""
+        self._lines.pop(connection, None)
 
     def advance(self) -> None:
         """Let every batch go on whose turn has come; call it after a check, and when a batch has its place or none."""
@@ -270,17 +90,24 @@ class AppendOrder:
             has_moved = False
             for connection, line in list(self._lines.items()):
                 while line and (found := line[0].found) is not None:
-                    if isinstance(found, BatchHeader) and self._is_held(found):
+                    if not isinstance(found, ProtocolError) and self._is_held(found[0]):
                         break
                     line.popleft().then(found)
                     has_moved = True
                 if not line:
-                    del self._lines[connection]
+                    self._lines.pop(connection, None)
         self._is_advancing = False
 
 
 CHECKED_AT_ONCE_SIZE_BYTES_MAX: Final = 4 * 1024
-"""A larger batch is checked on the bulk lane, so that many records do not hold up the loop."""
+CHECKED_AT_ONCE_RECORDS_MAX: Final = 600
+"""A larger batch is checked on a lane of its own, so that many records do not hold up the loop."""
+FIRST_RECORDS_MAX: Final = 5_000
+"""If the first batch of a connection has more records, its check leaves half of the time to others."""
+CHECKING_SIZE_BYTES_MAX: Final = 128 * 1024 * 1024
+"""Bytes of all batches that wait to be checked."""
+_COUNT: Final = struct.Struct(">i")
+_COUNT_POSITION: Final = 57
 ACKS: Final = (-1, 0, 1)
 ZSTD_VERSION: Final = 7
 """The first version of Produce whose clients know zstd (KIP-110)."""
@@ -310,12 +137,20 @@ class ProduceRequests:
         self._strict = strict
         self._order = AppendOrder(lambda header: states.is_waiting(header.producer_id))
         self._repeats: list[tuple[KnownBatch, Epoch, Callable[[ProposalOutcome], None]]] = []
+        self._checking: dict[int, tuple[Check, int]] = {}
+        """The checks under way by number, and the bytes of each."""
+        self._check_number = 0
+        self._checking_size_bytes = 0
+        self.wall_ms: int | None = None
+        """The time of day when it was last known (wall ms)."""
 
-    def handle(self, body: Body, version: int, requester: Requester, answer: ClientAnswer) -> None:
+    def handle(self, body: Body, version: int, requester: Requester, answer: ClientAnswer) -> Callable[[], None] | None:
         """Append the batches of one request; ``answer`` gets the answer later.
 
-        With acks 0 there is none, but an error closes the connection: the client then asks who leads.
+        With acks 0 there is none, but an error closes the connection: the client then asks who leads. Returns what to
+        call when the connection is gone: nothing with acks 0, since a client may send its last records and leave.
         """
+        checks: list[int] = []
         topics: list[Any] = body["topic_data"]
         rows: list[Body] = [
             {"name": topic["name"], "partition_responses": [None] * len(topic["partition_data"])} for topic in topics
@@ -346,11 +181,24 @@ class ProduceRequests:
             answer({"responses": []})
         for row, topic in zip(rows, topics, strict=True):
             for at, part in enumerate(topic["partition_data"]):
-                self._produce(body, version, requester.connection, topic["name"], part, partial(answer_part, row, at))
+                then = partial(answer_part, row, at)
+                check = self._produce(body, version, requester, topic["name"], part, then)
+                if check is not None:
+                    checks.append(check)
+        return partial(self._gone, requester.connection, checks) if checks and body["acks"] else None
+
+    def _gone(self, connection: ConnectionId, checks: Sequence[int]) -> None:
+        for number in checks:
+            check = self._end_check(number)
+            if check is not None:
+                check.is_cancelled = True
+        self._order.leave(connection)
 
     def _produce(
-        self, body: Body, version: int, connection: ConnectionId, name: str, part: Body, then: Callable[[Body], None]
-    ) -> None:
+        self, body: Body, version: int, requester: Requester, name: str, part: Body, then: Callable[[Body], None]
+    ) -> int | None:
+        """Append one batch; returns the number of the check that it waits for, if that is not over."""
+
         def reply(error: ErrorCode, text: str | None = None, base_offset: int = -1) -> None:
             row = {"index": part["index"], "error_code": error, "base_offset": base_offset, "error_message": text}
             # Java's producer goes on after an unknown producer id only if it hears where the log starts (KIP-360).
@@ -374,7 +222,7 @@ class ProduceRequests:
                 reply(found.code, str(found))
                 return
             try:
-                self._append(found, part["records"], self._topics.check(name, part["index"]), decided)
+                self._append(found, self._topics.check(name, part["index"]), decided)
             except ProtocolError as error:
                 reply(error.code, str(error))
 
@@ -383,8 +231,8 @@ class ProduceRequests:
             self._topics.check(name, part["index"])
         except ProtocolError as error:
             reply(error.code, str(error))
-            return
-        self._check(part["records"], version, connection, checked)
+            return None
+        return self._check(part["records"], version, requester, checked)
 
     def committed(self) -> None:
         """The high watermark rose: answer the repeats of batches below it."""
@@ -405,43 +253,65 @@ class ProduceRequests:
                 decided(OutcomeUnknown(base_offset=batch.base_offset or Offset(0), epoch=epoch))
 
     def _check(
-        self, records: Buffer | None, version: int, connection: ConnectionId, then: Callable[[CheckResult], None]
-    ) -> None:
+        self, records: Buffer | None, version: int, requester: Requester, then: Callable[[CheckResult], None]
+    ) -> int | None:
         """Check a batch and let it go on when those before it on its connection have."""
         size_bytes_max = self._topics.config.raft.batch_size_bytes_max
         strict = self._strict()
+        newest_ms = None if self.wall_ms is None else self.wall_ms + LATER_MS_MAX
+        connection = requester.connection
 
-        def check() -> CheckResult:
+        def steps() -> Generator[None, None, CheckResult]:
             try:
-                header = check_client_batch(records, size_bytes_max=size_bytes_max, strict=strict)
-                _check_codec(header, version)
+                found = yield from check_client_batch(
+                    records, size_bytes_max=size_bytes_max, strict=strict, newest_ms=newest_ms
+                )
+                _check_codec(found[0], version)
             except ProtocolError as error:
                 # The one that was raised holds the frames of the codec, and with them all that the records expanded to,
                 # for as long as this batch waits for its turn.
                 return ProtocolError(str(error), error.code)
-            return header
-
-        if records is None or len(records) <= CHECKED_AT_ONCE_SIZE_BYTES_MAX:
-            found = check()
-            if self._order.passes(connection, found):
-                then(found)
-            else:
-                self._order.join(connection, then).found = found
-            return
-        batch = self._order.join(connection, then)
+            return found
 
         def checked(found: CheckResult) -> None:
+            requester.is_trusted = not isinstance(found, ProtocolError)
+            self._end_check(number)
             batch.found = found
             self._order.advance()
             # The proposal waits in the inbox: no frame brought it, so request a step.
             self._ports.wake_at(AT_ONCE_MS)
 
-        self._ports.submit_read(check, checked)
+        size_bytes = 0 if records is None else len(records)
+        check = Check(steps(), checked, _rank(records, requester), is_doubtful=_is_doubtful(records, requester))
+        if size_bytes <= CHECKED_AT_ONCE_SIZE_BYTES_MAX and _count_of(records) <= CHECKED_AT_ONCE_RECORDS_MAX:
+            found = check.run()
+            requester.is_trusted = not isinstance(found, ProtocolError)
+            if self._order.passes(connection, found):
+                then(found)
+            else:
+                self._order.join(connection, then).found = found
+            return None
+        batch = self._order.join(connection, then)
+        if self._checking_size_bytes + size_bytes > CHECKING_SIZE_BYTES_MAX:
+            batch.found = ProtocolError("too many batches wait to be checked", ErrorCode.NOT_ENOUGH_REPLICAS)
+            self._order.advance()
+            return None
+        # By a number: a check that knew itself would stay, with its batch, until the next collection of garbage.
+        self._check_number = number = self._check_number + 1
+        self._checking[number] = check, size_bytes
+        self._checking_size_bytes += size_bytes
+        self._ports.submit_check(check)
+        return number
 
-    def _append(
-        self, header: BatchHeader, data: Buffer, status: Status, decided: Callable[[ProposalOutcome], None]
-    ) -> None:
+    def _end_check(self, number: int) -> Check | None:
+        """Forget a check, if it is not over."""
+        check, size_bytes = self._checking.pop(number, (None, 0))
+        self._checking_size_bytes -= size_bytes
+        return check
+
+    def _append(self, found: HeaderAndBytes, status: Status, decided: Callable[[ProposalOutcome], None]) -> None:
         """Propose a checked batch, or wait for the one that it repeats. Errors: ProtocolError."""
+        header, _ = found
         known: KnownBatch | None = None
         if header.producer_id >= 0:
             repeated = self._states.check(header, status.epoch)
@@ -453,7 +323,7 @@ class ProduceRequests:
                     self._repeats.append((repeated, status.epoch, decided))
                 return
             known = self._states.propose(header)
-        self._propose((header, data), known, status.epoch, decided)
+        self._propose(found, known, status.epoch, decided)
 
     def _propose(
         self, batch: HeaderAndBytes, known: KnownBatch | None, epoch: Epoch, decided: Callable[[ProposalOutcome], None]
@@ -477,6 +347,21 @@ class ProduceRequests:
             self._producers.reject(proposed.handle, full)
         else:
             self._inbox.put(proposed)
+
+
+def _count_of(records: Buffer | None) -> int:
+    """How many records a batch says that it has; 0 if it is too short for a header."""
+    return _COUNT.unpack_from(records, _COUNT_POSITION)[0] if records and len(records) >= HEADER_SIZE_BYTES else 0
+
+
+def _rank(records: Buffer | None, requester: Requester) -> tuple[int, ...]:
+    """The order of checks: connections whose last batch was sound come first, and small batches before large ones."""
+    trust = 1 if requester.is_trusted is None else 0 if requester.is_trusted else 2
+    return trust, _count_of(records)
+
+
+def _is_doubtful(records: Buffer | None, requester: Requester) -> bool:
+    return requester.is_trusted is False or (requester.is_trusted is None and _count_of(records) > FIRST_RECORDS_MAX)
 
 
 def _check_request(body: Body) -> None:
@@ -506,3 +391,28 @@ def _code_of(error: Exception) -> ErrorCode:
             return ErrorCode.MESSAGE_TOO_LARGE
         case _:
             return ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+def refuse_too_large(header: RequestHeader, data: CutFrame) -> Body:
+    """MESSAGE_TOO_LARGE for the first partition of a request of which only the beginning is known.
+
+    Errors: ProtocolError for bytes that are no such request, and with acks 0, where there is no answer.
+    """
+    what, end, is_flexible = "ProduceRequest", len(data), header.api_version in APIS[ApiKey.PRODUCE].request.flexible
+    if header.api_version not in APIS[ApiKey.PRODUCE].request.versions:
+        raise ProtocolError(f"{what} v{header.api_version} is not supported", ErrorCode.UNSUPPORTED_VERSION)
+    read_size = read_compact_size if is_flexible else read_int16
+    read_count = read_compact_size if is_flexible else read_int32
+    transaction_size_bytes, position = read_size(data, header.body_position, end, what)
+    acks, position = read_int16(data, position + max(0, transaction_size_bytes), end, what)
+    _, position = read_int32(data, position, end, what)  # the timeout
+    topics, position = read_count(data, position, end, what)
+    size_bytes, position = read_size(data, position, end, what)
+    name = read_text(data, position, end, size_bytes, what)
+    partitions, position = read_count(data, position + size_bytes, end, what)
+    index, _ = read_int32(data, position, end, what)
+    if topics < 1 or partitions < 1 or acks == 0:
+        raise ProtocolError("its Produce request is too large")
+    text = "the request is larger than any batch that this node takes (max.message.bytes)"
+    row = {"index": index, "error_code": ErrorCode.MESSAGE_TOO_LARGE, "base_offset": -1, "error_message": text}
+    return {"responses": [{"name": name, "partition_responses": [row]}]}
