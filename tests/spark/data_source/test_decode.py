@@ -20,6 +20,8 @@ from pykraft.spark.data_source import decode
 from pykraft.spark.data_source.decode import (
     INT32_MAX,
     METADATA_COLUMNS,
+    TIMESTAMP_MS_MAX,
+    TIMESTAMP_MS_MIN,
     DamagedBytes,
     SplitPartition,
     batches_of,
@@ -156,14 +158,15 @@ def test_a_count_is_not_believed_before_the_records_are_there() -> None:
         list(records_of(split_of(bomb), bomb))
 
 
-@pytest.mark.parametrize("time_ms", [2**62, -(2**62)])
-def test_a_time_that_the_column_cannot_hold_is_an_error_with_its_place(time_ms: int) -> None:
+@pytest.mark.parametrize("time_ms", [2**62, -(2**62), TIMESTAMP_MS_MAX + 1, TIMESTAMP_MS_MIN - 1])
+def test_a_time_that_spark_does_not_know_is_null(time_ms: int) -> None:
     first, second, third = three_batches()
     far = sealed(second[:27] + time_ms.to_bytes(8, "big", signed=True) * 2 + second[43:])
-    data = first + far + third
-    with pytest.raises(CorruptionError, match=f"one of the time {time_ms} ms") as caught:
-        list(records_of(split_of(data, position=1_000), data))
-    assert caught.value.position == 1_000 + len(first)
+    known, found = (rows(split_of(data), data) for data in (first + second + third, first + far + third))
+    changed = [now["offset"] for before, now in zip(known, found, strict=True) if before != now]
+    assert changed == [2, 3]
+    assert [row["timestamp"] for row in found if row["offset"] in changed] == [None, None]
+    assert [row["max_timestamp"] for row in batch_rows(split_of(far), far)] == [None]
 
 
 def test_a_control_record_of_a_newer_kafka_is_named_by_its_number() -> None:
@@ -439,16 +442,6 @@ def test_a_flipped_byte_is_an_error_or_a_row() -> None:
     assert [row["corrupt"] is None for row in found] == [True, False, True]
     assert (found[1]["content"], found[1]["batch_size"]) == (None, len(second))
     assert b"".join(row["content"] for row in found if row["content"]) == first + third
-
-
-def test_a_time_of_a_batch_that_the_column_cannot_hold_is_an_error_with_its_place() -> None:
-    first, second, _ = three_batches()
-    far = second[:27] + (2**62).to_bytes(8, "big") * 2 + second[43:]
-    far = far[:17] + crc_of(far, 0, read_header(far)).to_bytes(4, "big") + far[21:]
-    assert START_MS < 2**62
-    with pytest.raises(CorruptionError, match="one of the time") as caught:
-        batch_rows(split_of(first + far), first + far)
-    assert caught.value.position == len(first)
 
 
 def test_some_columns_of_some_batches() -> None:

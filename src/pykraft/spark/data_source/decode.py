@@ -58,8 +58,8 @@ MICROSECONDS_PER_MS = 1_000
 FROM_VALUES = ("value", *METADATA_COLUMNS)
 FROM_RECORDS = ("timestamp", "control_type", "key", *FROM_VALUES)
 """Columns for which records are read; the others are in the headers of batches."""
-TIMESTAMP_MS_MAX = (2**63 - 1) // MICROSECONDS_PER_MS
-"""The largest time that a column of microseconds can hold."""
+TIMESTAMP_MS_MIN, TIMESTAMP_MS_MAX = -62_135_596_800_000, 253_402_300_799_999
+"""The years 1 to 9999, as in Spark SQL. Any other time in a log, such as one in nanoseconds, is null."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,8 +272,6 @@ class _Rows:
             self._read_records(with_keys=selection.has("key"), with_values=selection.has(*FROM_VALUES))
         elif headers.are_compacted.any():
             self._read_records(with_keys=False, with_values=False)
-        if selection.has("timestamp"):
-            self._check_timestamps()
 
     def _read_records(self, *, with_keys: bool, with_values: bool) -> None:
         found = find_values(self._data, self._headers)
@@ -331,13 +329,6 @@ class _Rows:
             raise damaged(self._origin, position, str(error)) from error
         return records
 
-    def _check_timestamps(self) -> None:
-        if self._timestamps.min() < -TIMESTAMP_MS_MAX or self._timestamps.max() > TIMESTAMP_MS_MAX:
-            row = int(np.argmax(np.abs(self._timestamps.astype(np.float64))))
-            batch = int(np.searchsorted(np.cumsum(self._counts), row, side="right"))
-            position = int(self._headers.positions[batch])
-            raise damaged(self._origin, position, f"one of the time {self._timestamps[row]} ms")
-
     def to_arrow(self) -> pa.RecordBatch:
         """The wanted columns of the rows at the wanted offsets."""
         columns = [self._column(field) for field in self._schema]
@@ -359,7 +350,7 @@ class _Rows:
             case "epoch":
                 return self._repeated(headers.column("epoch"), pa.int32())
             case "timestamp":
-                return array_column(self._timestamps * MICROSECONDS_PER_MS, field.type)
+                return _times(self._timestamps, field.type)
             case "timestampType":
                 return self._repeated(headers.are_log_append_time, pa.int32())
             case "is_control":
@@ -452,6 +443,7 @@ def _neighbors(headers: Headers, are_wanted: np.ndarray) -> Iterator[Headers]:
 
 def _rows(origin: Origin, data: Buffer, headers: Headers, selection: Selection) -> pa.RecordBatch:
     count, positions, sizes = len(headers), headers.positions, headers.sizes_bytes
+    time = arrow_schema("batches").field("base_timestamp").type
     edges = np.append(positions, positions[-1] + sizes[-1]).astype(np.int32)
     codecs = [Compression(codec).name.lower() for codec in headers.codecs.tolist()]
     columns = location_columns(origin, positions + origin.position) | {
@@ -459,8 +451,8 @@ def _rows(origin: Origin, data: Buffer, headers: Headers, selection: Selection) 
         "base_offset": array_column(headers.column("base_offset"), pa.int64()),
         "last_offset": array_column(headers.last_offsets, pa.int64()),
         "epoch": array_column(headers.column("epoch").astype(np.int32), pa.int32()),
-        "base_timestamp": _times(origin, positions, headers.column("base_timestamp")),
-        "max_timestamp": _times(origin, positions, headers.column("max_timestamp")),
+        "base_timestamp": _times(headers.column("base_timestamp"), time),
+        "max_timestamp": _times(headers.column("max_timestamp"), time),
         "records_count": array_column(headers.counts.astype(np.int32), pa.int32()),
         "is_control": array_column(headers.are_control, pa.bool_()),
         "compression": text_column(codecs),
@@ -471,12 +463,13 @@ def _rows(origin: Origin, data: Buffer, headers: Headers, selection: Selection) 
     return pa.RecordBatch.from_arrays([columns[field.name] for field in selection.schema], schema=selection.schema)
 
 
-def _times(origin: Origin, positions: np.ndarray, times_ms: np.ndarray) -> pa.Array:
-    """A column of times. Errors: CorruptionError for a time that a column of microseconds cannot hold."""
-    beyond = np.flatnonzero((times_ms < -TIMESTAMP_MS_MAX) | (times_ms > TIMESTAMP_MS_MAX))
-    if len(beyond):
-        raise damaged(origin, int(positions[beyond[0]]), f"one of the time {times_ms[beyond[0]]} ms")
-    return array_column(times_ms * MICROSECONDS_PER_MS, arrow_schema("batches").field("base_timestamp").type)
+def _times(times_ms: np.ndarray, kind: pa.DataType) -> pa.Array:
+    are_valid = (times_ms >= TIMESTAMP_MS_MIN) & (times_ms <= TIMESTAMP_MS_MAX)
+    if are_valid.all():
+        return array_column(times_ms * MICROSECONDS_PER_MS, kind)
+    times = np.where(are_valid, times_ms, 0) * MICROSECONDS_PER_MS
+    bits = pa.py_buffer(np.packbits(are_valid, bitorder="little"))
+    return pa.Array.from_buffers(kind, len(times), [bits, pa.py_buffer(times)])
 
 
 @dataclass(frozen=True)
