@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
@@ -40,6 +41,7 @@ from pykraft.spark.data_source.walk import ReplicaLog
 from pykraft.spark.source import LogReader
 from pykraft.types import Buffer, Epoch, KRaftVersion, Offset
 from tests.cli.test_dump import sections
+from tests.host.clients.test_accepted_everywhere import DRAWN, Drawn, accepted
 from tests.protocol.metadata.records import ALL, encoded, full_body
 from tests.spark.logs import EPOCH, START_MS, batch, three_batches, write_segment
 from tests.spark.metadata.made import GOLDEN as QUORUMS
@@ -167,6 +169,16 @@ def test_a_time_that_spark_does_not_know_is_null(time_ms: int) -> None:
     assert changed == [2, 3]
     assert [row["timestamp"] for row in found if row["offset"] in changed] == [None, None]
     assert [row["max_timestamp"] for row in batch_rows(split_of(far), far)] == [None]
+
+
+@given(DRAWN, DRAWN)
+@settings(max_examples=30, deadline=None)
+def test_whatever_a_listener_accepts_is_read(first: Drawn, second: Drawn) -> None:
+    data = bytes(accepted(first)) + bytes(accepted(second, at=len(first.rows)))
+    found = rows(split_of(data), data)
+    assert [(row["offset"], row["key"], row["value"]) for row in found] == [
+        (index, *row[1:3]) for index, row in enumerate([*first.rows, *second.rows])
+    ]
 
 
 def test_a_control_record_of_a_newer_kafka_is_named_by_its_number() -> None:
