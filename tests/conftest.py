@@ -26,6 +26,7 @@ pytest_plugins = ["tests.browser", "tests.conformance.plugin", "tests.spark.plug
 
 settings.register_profile("dev", deadline=None, print_blob=True)
 settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True, database=None)
+settings.register_profile("brief", deadline=None, print_blob=True, derandomize=True, database=None, max_examples=15)
 settings.register_profile("thorough", deadline=None, print_blob=True, max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if "CI" in os.environ else "dev"))
 
