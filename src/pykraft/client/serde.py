@@ -8,7 +8,7 @@ Source: Kafka's ``RecordSerde`` and ``StringSerde``.
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any, Final, Protocol, TypeVar, cast
 
@@ -67,7 +67,7 @@ class _Json:
     def serialize(self, record: Any) -> bytes:  # noqa: ANN401 - JSON has no narrower type
         if type(record) is int:  # many a result is one
             return str(record).encode()
-        return _encode_json(record).encode()
+        return nested_little(lambda: _encode_json(record).encode())
 
     def deserialize(self, data: bytes) -> Any:  # noqa: ANN401 - as above
         if data.isdigit() and (data[0] != _ZERO or len(data) == 1):  # as above; JSON allows no other zero at the front
@@ -111,10 +111,24 @@ def from_json(data: bytes) -> Any:  # noqa: ANN401 - JSON has no narrower type
     return value if end == len(text) else _JSON.decode(text)
 
 
+def nested_little(encode: Callable[[], bytes]) -> bytes:
+    """The JSON that ``encode`` writes, if `from_json` reads it. Errors: ValueError for one that nests too deep."""
+    try:
+        data = encode()
+    except RecursionError:  # the stacks of other nodes may be deeper, but no reader takes so much
+        raise _too_deep() from None
+    check_nesting(data)
+    return data
+
+
 def check_nesting(data: bytes) -> None:
     """Refuse JSON that nests deeper than `NESTING_MAX`. Errors: ValueError."""
     if data.count(b"[") + data.count(b"{") > NESTING_MAX and _nesting(data) > NESTING_MAX:
-        raise ValueError(f"it has more than {NESTING_MAX} lists and objects within each other")
+        raise _too_deep()
+
+
+def _too_deep() -> ValueError:
+    return ValueError(f"it has more than {NESTING_MAX} lists and objects within each other")
 
 
 def _nesting(data: bytes) -> int:

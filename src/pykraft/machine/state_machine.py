@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, ForwardRef, Generic, NamedTuple, TypeVa
 
 import msgspec
 
-from pykraft.client.serde import Serde, check_nesting, from_json, json_serde
+from pykraft.client.serde import Serde, check_nesting, from_json, json_serde, nested_little
 from pykraft.errors import UsageError
 
 T = TypeVar("T")
@@ -211,7 +211,7 @@ class _Results:
         self._decode: Callable[[bytes], Any] | None = None
 
     def serialize(self, record: Any) -> bytes:  # noqa: ANN401 - as above
-        return _encode_result(record)
+        return nested_little(lambda: _encode_result(record))
 
     def deserialize(self, data: bytes) -> Any:  # noqa: ANN401 - as above
         if self._decode is None:  # late, as for commands
