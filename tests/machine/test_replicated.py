@@ -13,9 +13,10 @@ from pykraft import errors
 from pykraft.client.remote.connection import ClientDialer
 from pykraft.config import LogSettings
 from pykraft.machine import Applied, Replicated, forwarder, replicated
+from pykraft.machine.code_version import voter_ids
 from pykraft.machine.records import OpenRecord, decode_log_record, encode_log_record, pack_records
 from pykraft.machine.replica import SESSION_TIMEOUT_MS, MachineReplica
-from pykraft.machine.replicated import PROGRAM, voter_ids
+from pykraft.machine.replicated import PROGRAM
 from pykraft.protocol.schema import Body
 from pykraft.types import Endpoint
 from tests.client.nodes import BOTH, alone, config_of

@@ -30,11 +30,13 @@ from typing import Any, Final, cast
 
 from pykraft.client import LeaderAndEpoch
 from pykraft.client.reader import Reader
+from pykraft.config import RaftConfig
 from pykraft.errors import CommandRejectedError, OutcomeUnknownError
 from pykraft.kv.api import KeyValueApi
 from pykraft.machine import Applied, Replicated, StateMachine
 from pykraft.machine.records import CommandRecord, OpenRecord, decode_log_record, encode_command, encode_log_record
 from pykraft.machine.records import pack_records as packed
+from pykraft.machine.replicated import TIMEOUT_MS_MAX
 from pykraft.protocol.api import decode_response, encode_request, frame
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
@@ -44,6 +46,9 @@ from tests.kv.asgi import Client
 
 ROUND_INPUTS: Final = 500
 INVALID_REQUEST: Final = 42
+NOT_LEADER: Final = 6
+STEADY: Final = RaftConfig(election_timeout_ms=2_000, fetch_timeout_ms=4_000, append_linger_ms=0)
+"""A busy machine shall not change leaders all the time; where one does change, strangers follow it."""
 ANSWER_S_MAX: Final = 10.0
 STRANGER_NONCE: Final = b"stranger".ljust(16)
 
@@ -239,15 +244,17 @@ class LogReader:
 class Stranger:
     """A connection to the leader of a quorum, which has a session of its own."""
 
-    def __init__(self, node: Replicated[Any]) -> None:
-        self._node = node
+    def __init__(self, nodes: Sequence[Replicated[Any]], stack: AsyncExitStack) -> None:
+        """The stack closes its connections."""
+        self._nodes = nodes
+        self._stack = stack
         self.session = -1
 
-    async def open(self, stack: AsyncExitStack) -> None:
-        """Connect; the stack closes it."""
+    async def open(self) -> None:
+        self._node = await leader_of(self._nodes)
         endpoint = self._node.node.endpoint
         self._reader, self._writer = await asyncio.open_connection(endpoint.host, endpoint.port)
-        stack.push_async_callback(self._close)
+        self._stack.push_async_callback(_close, self._writer)
         self.session = (await self.forward([encode_log_record(OpenRecord(0, STRANGER_NONCE))]))["offset"]
 
     async def forward(self, records: Sequence[bytes]) -> Body:
@@ -260,12 +267,10 @@ class Stranger:
 
     async def refused(self, command: bytes) -> None:
         answer = await self.forward([encode_command(0, self.session, 0, 0, command)])
+        while answer["error_code"] == NOT_LEADER:
+            await self.open()
+            answer = await self.forward([encode_command(0, self.session, 0, 0, command)])
         assert answer["error_code"] == INVALID_REQUEST, (command[:200], answer)
-
-    async def _close(self) -> None:
-        self._writer.close()
-        with suppress(ConnectionError):
-            await self._writer.wait_closed()
 
 
 class Fuzz:
@@ -301,7 +306,7 @@ class Fuzz:
         """A right command, whose result no serde can express."""
         command = Answer(self.random.randrange(len(RESULTS)))
         try:
-            result = await node.execute(command)
+            result = await node.execute(command, timeout_ms=TIMEOUT_MS_MAX)
         except CommandRejectedError:
             self.counts["execute: result of wrong shape"] += 1
         else:
@@ -371,6 +376,12 @@ class Fuzz:
         self.counts[f"HTTP: {error['code']}"] += 1
 
 
+async def _close(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with suppress(ConnectionError):
+        await writer.wait_closed()
+
+
 def _json(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
@@ -379,7 +390,7 @@ def _json(value: Any) -> bytes:
 async def quorum(folder: Path, make: Callable[[], Any]) -> AsyncIterator[list[Replicated[Any]]]:
     """Three nodes with a machine each."""
     async with AsyncExitStack() as stack:
-        nodes = [Replicated(config_of(folder, at), make()) for at in (1, 2, 3)]
+        nodes = [Replicated(config_of(folder, at, raft=STEADY), make()) for at in (1, 2, 3)]
         for each in nodes:
             await each.bind()
         voters = voters_of([each.node for each in nodes])
@@ -412,9 +423,9 @@ async def run(folder: Path, *, inputs: int, seed: int) -> Counter[str]:
         apis = [*map(KeyValueApi, stores)]
         for api in apis:
             stack.callback(api.close)
-        strangers = [Stranger(await leader_of(forms)), Stranger(await leader_of(stores))]
+        strangers = [Stranger(forms, stack), Stranger(stores, stack)]
         for one in strangers:
-            await one.open(stack)
+            await one.open()
         for begin in range(0, inputs, ROUND_INPUTS):
             for _ in range(min(inputs - begin, ROUND_INPUTS)):
                 match random.randrange(8):
@@ -436,9 +447,9 @@ async def run(folder: Path, *, inputs: int, seed: int) -> Counter[str]:
 
 async def _serve_on(forms: Sequence[Replicated[Forms]], stores: Sequence[Replicated[KeyValues]]) -> None:
     for each in forms:
-        assert isinstance(await each.execute(Form()), int)
+        assert isinstance(await each.execute(Form(), timeout_ms=TIMEOUT_MS_MAX), int)
     for at, store in enumerate(stores, 1):
-        await store.execute(Transaction((Put("alive", str(at)),)))
+        await store.execute(Transaction((Put("alive", str(at)),)), timeout_ms=TIMEOUT_MS_MAX)
 
 
 async def _end_alike(nodes: Sequence[Replicated[Any]], look: Callable[[Any], object]) -> None:

@@ -158,6 +158,8 @@ class Applier(Generic[C, R]):
         """The log time that the state machine waits for."""
         self.deadline_moved = asyncio.Event()
         """Set when ``deadline_ms`` changed, or whether this node leads."""
+        self.versions: dict[asyncio.Future[None], int] = {}
+        """Who waits until the nodes agree on a version of the code."""
         self.silence_ms_max = SESSION_TIMEOUT_MS
         """The leader writes the time when the log has been silent for so long, if anybody counts on it."""
         self._applied_s: float | None = None
@@ -191,6 +193,8 @@ class Applier(Generic[C, R]):
                     left, left_bytes = PIECE_COMMANDS, PIECE_SIZE_BYTES
                     await asyncio.sleep(0)
         self._look_at_deadline()
+        if self.versions:
+            self._look_at_version()
 
     def handle_leader_change(self, leader_and_epoch: LeaderAndEpoch) -> None:
         # A leader hears this when it has applied everything before its epoch, so the log's last time is known.
@@ -214,6 +218,8 @@ class Applier(Generic[C, R]):
         if self.check is not None:
             self.check.loaded()
         self._look_at_deadline()
+        if self.versions:
+            self._look_at_version()
         commands = [(at, sequence) for at, session in self.sessions.items() for sequence in session.waiters]
         for news in self.replica.kept_news(self.openings, commands):
             self._notify(news)
@@ -242,6 +248,13 @@ class Applier(Generic[C, R]):
         elif news is not None and self.check is not None:
             await self.check.met(news, base_offset)
         return 1
+
+    def _look_at_version(self) -> None:
+        agreed = self.replica.code_version
+        for waiter in [waiter for waiter, version in self.versions.items() if version <= agreed]:
+            del self.versions[waiter]
+            if not waiter.done():
+                waiter.set_result(None)
 
     def _look_at_deadline(self) -> None:
         deadline_ms = self.replica.machine.deadline_ms()

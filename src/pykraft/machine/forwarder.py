@@ -8,7 +8,7 @@ other error they are not in the log and never will be. Of the leader's codes REQ
 The leader stamps the records with its own log time, and refuses what its own state machine cannot read: whatever it
 appends is applied everywhere. A DIGEST ends a node that differs, and anybody can send one in a voter's name. So the
 leader asks that voter, where the log places it, with the same request: a node that gets a DIGEST in its own name
-answers whether it is its own.
+answers whether it is its own. In the same way it asks each voter for the version of its code.
 
 Reads are linearizable: one begins only when this node has applied everything that was committed when it arrived. All
 that wait share one confirmation of the leader, which begins after they arrived; one that may be out of date by a
@@ -36,7 +36,14 @@ from pykraft.errors import (
     UnreachableError,
 )
 from pykraft.machine.applier import Applier
-from pykraft.machine.records import check_forwarded, forwarded_digest, pack_records, stamped, unpack_records
+from pykraft.machine.records import (
+    VersionRecord,
+    check_forwarded,
+    forwarded_alone,
+    pack_records,
+    stamped,
+    unpack_records,
+)
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.server.clock import now
@@ -79,15 +86,15 @@ class ForwardConnection:
         self._node.call_host(lambda host: host.note_commit(epoch, end_offset, now()))
         return offset
 
-    async def confirm(self, voter_id: int, digest: bytes) -> None:
-        """Ask a voter, where the log places it, whether this DIGEST in its name is its own.
+    async def confirm(self, voter_id: int, question: bytes) -> Offset:
+        """Ask a voter, where the log places it, whether this DIGEST in its name is its own, or what VERSION it has.
 
         Errors: those of `ask`, also when it is not.
         """
         endpoint = self._node.voter_node(voter_id)
         if endpoint is None:
-            raise RefusedError("the digest", ErrorCode.INVALID_REQUEST, f"node {voter_id} is no voter")
-        self._judge(await self._answered(endpoint, (digest,)))
+            raise RefusedError("the question", ErrorCode.INVALID_REQUEST, f"node {voter_id} is no voter")
+        return self._judge(await self._answered(endpoint, (question,)))
 
     async def close(self) -> None:
         """Close the connection."""
@@ -161,7 +168,7 @@ class Forwarder:
         self._reads = ForwardConnection(node, cluster_id, connect)
         self._digests = ForwardConnection(node, cluster_id, connect)
         self._asked: set[int] = set()
-        """Voters that are asked whether a digest is theirs."""
+        """Voters that are asked whether a digest is theirs, or for their version."""
         self._cluster_id, self._connect = cluster_id, connect
         self._turns = asyncio.Semaphore(APPENDS_MAX)
 
@@ -194,17 +201,17 @@ class Forwarder:
         """Forward a DIGEST, which shares no request: the leader may refuse it. Errors: see `ForwardConnection.ask`."""
         await self._digests.ask((digest,))
 
-    async def confirm(self, voter_id: int, digest: bytes) -> None:
-        """Ask a voter whether this DIGEST is its own; each voter has one question at a time.
+    async def confirm(self, voter_id: int, question: bytes) -> Offset:
+        """Ask a voter whether this DIGEST is its own, or what VERSION it has; each has one question at a time.
 
         Errors: see `ForwardConnection.confirm`; BufferFullError while another one is asked.
         """
         if voter_id in self._asked:
-            raise BufferFullError(f"node {voter_id} is being asked about another digest")
+            raise BufferFullError(f"node {voter_id} is being asked something else")
         connection = ForwardConnection(self._node, self._cluster_id, self._connect)
         self._asked.add(voter_id)
         try:
-            await connection.confirm(voter_id, digest)
+            return await connection.confirm(voter_id, question)
         finally:
             self._asked.discard(voter_id)
             await connection.close()
@@ -231,7 +238,7 @@ class ForwardServer:
         node: Node[bytes],
         applier: Applier[Any, Any],
         cluster_id: str,
-        confirm: Callable[[int, bytes], Awaitable[None]],
+        confirm: Callable[[int, bytes], Awaitable[object]],
     ) -> None:
         """``confirm`` asks a voter about a DIGEST, see `pykraft.machine.forwarder.Forwarder`."""
         self._confirm = confirm
@@ -281,7 +288,11 @@ class ForwardServer:
         if not records:
             offset: Offset = await self._node.ask(lambda host, answer: host.read_index(now(), answer))
             return offset
-        digest = forwarded_digest(records)
+        digest = forwarded_alone(records)
+        if isinstance(digest, VersionRecord):
+            if digest.version != self._node.node_id:
+                raise PykraftError(f"this node is {self._node.node_id}, not {digest.version}")
+            return Offset(self._applier.replica.machine.code_version)
         if digest is None:
             commands = (command for command in map(check_forwarded, records) if command is not None)
             self._applier.replica.read_ahead(commands)

@@ -17,6 +17,7 @@ What a replica cannot apply:
 - Bytes that no version of this module writes are passed over, on all replicas alike, and reported.
 - A command that its serde cannot read ends this replica. The leader refused to append what it could not read, so this
   node has older code, and others may go on differently. ``skipped_offsets`` are commands that the operator gave up.
+- A version of the machine's code that this replica lacks ends it before the first command of that version.
 - An exception of ``apply`` or of the serde of results is an answer as a rejection is, since all replicas get the same
   one, and reported. Those of `OF_THIS_NODE` may be of this node alone, and end it.
 
@@ -32,12 +33,21 @@ from enum import Enum
 from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from pykraft.client.listener import StableRecords
-from pykraft.errors import CommandRejectedError, DeserializeError, ForeignRecordError, UnknownRecordError, UsageError
+from pykraft.errors import (
+    BufferFullError,
+    CodeVersionError,
+    CommandRejectedError,
+    DeserializeError,
+    ForeignRecordError,
+    UnknownRecordError,
+    UsageError,
+)
 from pykraft.machine.records import (
     COMMAND_HEAD,
     COMMAND_KIND,
     COMMAND_OVERHEAD_BYTES,
     VERSION,
+    AgreedRecord,
     CheckRecord,
     CommandRecord,
     DigestRecord,
@@ -46,6 +56,7 @@ from pykraft.machine.records import (
     SessionRecord,
     StateRecord,
     TimeRecord,
+    VersionRecord,
     decode_log_record,
     decode_snapshot_record,
     encode_snapshot_record,
@@ -159,6 +170,8 @@ class MachineReplica(Generic[C, R]):
         self._session_timeout_ms = session_timeout_ms
         self.time_ms = 0
         """The log time of the last record."""
+        self.code_version = 0
+        """On which all nodes have agreed."""
         self.watchers: Mapping[int, SessionWatcher] = {}
         """Who waits for answers on this node, by session."""
         self.on_carried_out: Callable[[CommandRecord, Offset, CommandAnswer], None] | None = None
@@ -166,6 +179,7 @@ class MachineReplica(Generic[C, R]):
         self.on_not_applied: Callable[[NotApplied], object] = lambda _: None
         """Called for what is passed over; a simulated world makes a failure of it."""
         self._read_ahead: dict[bytes, C] = {}
+        self._has_versions = getattr(machine.version_of, "__func__", None) is not StateMachine.version_of
         self._waits_for_time = getattr(machine.deadline_ms, "__func__", None) is not StateMachine.deadline_ms
         self._swept_ms = 0
         self._sessions: dict[int, _Session] = {}
@@ -178,8 +192,8 @@ class MachineReplica(Generic[C, R]):
     def apply(self, value: bytes, offset: Offset, epoch: Epoch) -> ClientNews | CheckRecord | DigestRecord | None:
         """Apply a record of the log; returns what a client may wait for, or what concerns the comparison of replicas.
 
-        Errors: UnknownRecordError; DeserializeError for a command that the serde cannot read, and what apply raises of
-        `OF_THIS_NODE`: this replica must stop then, since others may go on differently.
+        Errors: UnknownRecordError; CodeVersionError; DeserializeError for a command that the serde cannot read, and
+        what apply raises of `OF_THIS_NODE`: this replica must stop then, since others may go on differently.
         """
         try:
             record = decode_log_record(value)
@@ -193,6 +207,9 @@ class MachineReplica(Generic[C, R]):
             return None if answer is None else CommandAnswered(session_id, sequence, answer)
         if isinstance(record, OpenRecord):
             return self._on_open(record, offset)
+        if isinstance(record, VersionRecord):
+            self.code_version = max(self.code_version, self._known(record.version))
+            return None
         return record if isinstance(record, CheckRecord | DigestRecord) else None
 
     def apply_commands(self, values: Sequence[bytes], base_offset: int, epoch: Epoch) -> int:
@@ -221,7 +238,8 @@ class MachineReplica(Generic[C, R]):
     def read_ahead(self, commands: Iterable[bytes]) -> None:
         """Read commands before they are appended, for the leader: what it cannot read must not be in the log.
 
-        They are kept for `apply`, so that each is read once. Errors: UsageError for what no replica could apply.
+        They are kept for `apply`, so that each is read once. Errors: UsageError for what no replica could apply;
+        BufferFullError for a command of a version that not all replicas are known to have.
         """
         machine, kept = self.machine, self._read_ahead
         # A serde that checks types reads what is in the log in whatever form older code wrote it.
@@ -235,6 +253,8 @@ class MachineReplica(Generic[C, R]):
             except Exception as error:
                 text = f"the leader's state machine refuses a command of {len(data)} bytes"
                 raise UsageError(f"{text}: {type(error).__name__}: {error!s:.200}") from error
+            if self.is_newer(command):
+                raise BufferFullError(f"{self._too_new(command)}: execute it later")
             if len(kept) >= READ_AHEAD_MAX:
                 kept.clear()  # others were never committed
             if len(data) <= READ_AHEAD_BYTES:
@@ -260,16 +280,20 @@ class MachineReplica(Generic[C, R]):
             for session_id, one in self._sessions.items()
         ]
         state = self.machine.snapshot()
-        records = _snapshot_records(head, sessions, state)
+        records = _snapshot_records(head, sessions, state, self.code_version)
         return StableRecords(records) if isinstance(state, StableRecords | list | tuple) else records
 
     async def load(self, values: AsyncIterator[bytes]) -> None:
-        """Replace everything by a snapshot. Errors: UnknownRecordError; any exception of the state machine."""
+        """Replace everything by a snapshot.
+
+        Errors: UnknownRecordError; CodeVersionError; any exception of the state machine.
+        """
         head = decode_snapshot_record(await anext(values, b""))
         if not isinstance(head, TimeRecord):
             raise UnknownRecordError("the snapshot does not begin with the time of a state machine")
         sessions: dict[int, _Session] = {}
         first: bytes | None = None
+        code_version = 0
         async for value in values:
             match decode_snapshot_record(value):
                 case SessionRecord(session_id, nonce, used_ms, acknowledged):
@@ -277,12 +301,15 @@ class MachineReplica(Generic[C, R]):
                 case ResultRecord(session_id, sequence, is_rejection, kept):
                     verdict = CommandVerdict.REJECTED if is_rejection else CommandVerdict.APPLIED
                     sessions[session_id].answers[sequence] = CommandAnswer(verdict, kept)
+                case AgreedRecord(version):
+                    code_version = self._known(version)
                 case TimeRecord():
                     raise UnknownRecordError("the snapshot has the time of a state machine twice")
                 case StateRecord(first):
                     break
         await self.machine.restore_stream(_state_records(first, values))
         self.time_ms, self._swept_ms, self._sessions = head.time_ms, head.swept_ms, sessions
+        self.code_version = code_version
 
     def _on_open(self, record: OpenRecord, offset: Offset) -> SessionOpened:
         if len(self._sessions) >= SESSIONS_MAX:
@@ -298,7 +325,7 @@ class MachineReplica(Generic[C, R]):
                 self._sweep()
         deadline_ms = self.machine.deadline_ms()
         if deadline_ms is not None and self.time_ms >= deadline_ms:
-            self.machine.elapse(Applied(offset, epoch, self.time_ms, -1))
+            self.machine.elapse(Applied(offset, epoch, self.time_ms, -1, self.code_version))
 
     def _on_command(
         self, session_id: int, sequence: int, acknowledged: int, command: bytes, offset: int, epoch: int
@@ -343,8 +370,10 @@ class MachineReplica(Generic[C, R]):
                 f"start all with skip_offsets=[{offset}]"
             )
             raise DeserializeError(Offset(offset), Epoch(epoch), problem) from error
+        if self.is_newer(told):  # a leader whose code does not look at versions let it in
+            return CommandAnswer(CommandVerdict.REJECTED, self._too_new(told).encode())
         try:
-            result = machine.apply(told, _new(Applied, (offset, epoch, self.time_ms, session_id)))
+            result = machine.apply(told, _new(Applied, (offset, epoch, self.time_ms, session_id, self.code_version)))
             return _new(CommandAnswer, (APPLIED, machine.results.serialize(result)))
         except CommandRejectedError as error:
             return CommandAnswer(CommandVerdict.REJECTED, str(error).encode())
@@ -355,6 +384,20 @@ class MachineReplica(Generic[C, R]):
             # The kind alone: a text may contain what differs between processes, such as addresses of objects.
             text = f"apply failed on every replica alike, with {type(error).__name__}: the nodes' logs say more"
             return CommandAnswer(CommandVerdict.REJECTED, text.encode())
+
+    def _known(self, version: int) -> int:
+        """This version of the code. Errors: CodeVersionError when the machine does not have it."""
+        if version > self.machine.code_version:
+            raise CodeVersionError(self.machine.code_version, version)
+        return version
+
+    def is_newer(self, command: C) -> bool:
+        """True for a command of a version on which the nodes have not agreed."""
+        return self._has_versions and self.machine.version_of(command) > self.code_version
+
+    def _too_new(self, command: C) -> str:
+        needed = self.machine.version_of(command)
+        return f"the command needs version {needed} of the code, and all nodes have agreed on {self.code_version} only"
 
     @staticmethod
     def _acknowledge(session: _Session, acknowledged: int) -> None:
@@ -378,8 +421,11 @@ def _snapshot_records(
     head: TimeRecord,
     sessions: list[tuple[int, bytes, int, int, tuple[tuple[int, CommandAnswer], ...]]],
     state: Iterable[bytes],
+    code_version: int = 0,
 ) -> Iterator[bytes]:
     yield encode_snapshot_record(head)
+    if code_version:
+        yield encode_snapshot_record(AgreedRecord(code_version))
     for session_id, nonce, used_ms, acknowledged, answers in sessions:
         yield encode_snapshot_record(SessionRecord(session_id, nonce, used_ms, acknowledged))
         for sequence, answer in answers:

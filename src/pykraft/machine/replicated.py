@@ -47,6 +47,7 @@ from pykraft.errors import (
     UsageError,
 )
 from pykraft.machine.applier import Applier
+from pykraft.machine.code_version import CodeVersions, voter_ids
 from pykraft.machine.forwarder import BATCH_SIZE_BYTES_MAX, ConnectForward, Forwarder, ForwardServer, MachineReads
 from pykraft.machine.membership import Membership
 from pykraft.machine.records import CheckRecord, TickRecord, encode_log_record
@@ -150,14 +151,6 @@ class StateCheckWriter:
         if self._applier.clock.is_running and self._check.count >= self._check.every:
             committed = await self._node.propose([encode_log_record(CheckRecord(self._applier.time_ms()))])
             await self._node.wait_applied(self._applier, committed.end_offset)
-
-
-def voter_ids(node: Node[bytes]) -> list[int]:
-    """The ids of the voters that this node knows; none before its start and after its end."""
-    try:
-        return [int(voter.key.id) for voter in node.latest_voter_set.voters]
-    except NotRunningError:
-        return []
 
 
 TICKS_OF_A_SESSION: Final = 4
@@ -264,6 +257,7 @@ class Replicated(Generic[M_co]):
         self._submission.group_size_bytes_max = min(BATCH_SIZE_BYTES_MAX, config.raft.batch_size_bytes_max // 2)
         self._reads = MachineReads(self.node, self._applier, self._forwarder)
         self._log_ticks = LogTicks(self.node, self._applier, runtime.session_timeout_ms)
+        self._versions = CodeVersions(self.node, self._applier, self._forwarder)
         self._check_writer: StateCheckWriter | None = None
         if check_every is not None:
             whole_number("check_every", check_every, least=1, most=CHECK_EVERY_MAX)
@@ -299,11 +293,10 @@ class Replicated(Generic[M_co]):
         weakref.finalize(machine, _USED.discard, id(machine))
         self._server.start()
         self._watch = asyncio.get_running_loop().create_task(self._tell_of_end(), name="pykraft machine")
-        self._writers = [
-            asyncio.get_running_loop().create_task(self._log_ticks.run(), name="pykraft machine's log time")
-        ]
+        writers = [self._log_ticks.run(), self._versions.run()]
         if self._check_writer is not None:
-            self._writers.append(asyncio.get_running_loop().create_task(self._check_writer.run(), name="pykraft check"))
+            writers.append(self._check_writer.run())
+        self._writers = [asyncio.get_running_loop().create_task(each, name="pykraft's records") for each in writers]
 
     async def __aenter__(self) -> Self:
         if self._watch is None:
@@ -344,6 +337,8 @@ class Replicated(Generic[M_co]):
         if type(timeout_ms) is not int or not 1 <= timeout_ms <= TIMEOUT_MS_MAX:
             whole_number("timeout_ms", timeout_ms, least=1, most=TIMEOUT_MS_MAX)
         data = self._machine.commands.serialize(command)
+        if self._replica.is_newer(command):
+            await self._versions.wait(self._machine.version_of(command), timeout_ms)
         if type(data) is not bytes or len(data) > COMMAND_SIZE_BYTES_MAX:
             raise UsageError(f"a command takes at most {COMMAND_SIZE_BYTES_MAX} bytes: its serde made {_shown(data)}")
         return self._result(await self._submission.execute(data, timeout_ms))

@@ -146,6 +146,7 @@ class WatchedMachine(StateMachine[Numbered[C], R]):
         """How many commands this replica has applied; None after a snapshot, until the next command."""
         self.commands = _NumberedSerde(machine)  # type: ignore[misc]
         self.results = machine.results  # type: ignore[misc]
+        self.code_version = machine.code_version  # type: ignore[misc]
         self._reference = reference
         self._node_id = node_id
         self._digest: str | None = None
@@ -169,6 +170,9 @@ class WatchedMachine(StateMachine[Numbered[C], R]):
 
     def validate(self, command: Numbered[C], /) -> None:
         self.machine.validate(command.command)
+
+    def version_of(self, command: Numbered[C], /) -> int:
+        return self.machine.version_of(command.command)
 
     def deadline_ms(self) -> int | None:
         return self.machine.deadline_ms()
