@@ -12,6 +12,8 @@ from pykraft.machine.records import (
     OpenRecord,
     ResultRecord,
     SessionRecord,
+    SkippedRecord,
+    SkipRecord,
     SnapshotRecord,
     StateRecord,
     TickRecord,
@@ -40,6 +42,7 @@ IN_LOG = {
         7, 2, 5, 9, NONCE, b"\x01\x02\x03\x04"
     ),
     "01 06 0000000000000007 00000003": VersionRecord(7, 3),
+    "01 07 0000000000000007 0000000000000003": SkipRecord(7, 3),
 }
 IN_SNAPSHOT = {
     "01 10 0000000000000007 0000000000000006": TimeRecord(7, 6),
@@ -49,6 +52,7 @@ IN_SNAPSHOT = {
     "01 13 6869": StateRecord(b"hi"),
     "01 13": StateRecord(b""),
     "01 14 00000003": AgreedRecord(3),
+    "01 15 0000000000000003": SkippedRecord(3),
 }
 
 
@@ -106,7 +110,7 @@ def test_nodes_forward_what_concerns_their_clients_and_a_digest_alone() -> None:
     assert (check_forwarded(command), check_forwarded(opening)) == (b"it", None)
     found = DigestRecord(0, 1, 2, 3, bytes(16), b"")
     digest = encode_log_record(found)
-    for of_another in (TickRecord(0), CheckRecord(0), found, VersionRecord(0, 1)):
+    for of_another in (TickRecord(0), CheckRecord(0), found, VersionRecord(0, 1), SkipRecord(0, 1)):
         with pytest.raises(ForeignRecordError, match="is none that a node forwards"):
             check_forwarded(encode_log_record(of_another))
     assert forwarded_alone([digest]) == found

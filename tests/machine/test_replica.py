@@ -7,12 +7,13 @@ from typing import Any, ClassVar
 import pytest
 
 from pykraft.client import StableRecords
-from pykraft.errors import DeserializeError, ForeignRecordError, UnknownRecordError, UsageError
+from pykraft.errors import DeserializeError, ForeignRecordError, ReplicasPartedError, UnknownRecordError, UsageError
 from pykraft.machine import replica as replicas
 from pykraft.machine.records import (
     CommandRecord,
     LogRecord,
     OpenRecord,
+    SkipRecord,
     StateRecord,
     TickRecord,
     TimeRecord,
@@ -26,6 +27,7 @@ from pykraft.machine.replica import (
     CommandAnswer,
     CommandAnswered,
     CommandVerdict,
+    HeldError,
     MachineReplica,
     NotApplied,
     SessionOpened,
@@ -283,16 +285,28 @@ def test_a_command_that_no_node_reads_can_be_skipped_by_all() -> None:
     log = Log()
     session = log.open()
     poison = CommandRecord(0, session, 0, 0, b"\xff")
-    with pytest.raises(DeserializeError, match=r"start all with skip_offsets=\[1\]"):
+    with pytest.raises(DeserializeError, match=r"start all with hold_at=\[1\]"):
         log.add(poison)
-    replica = MachineReplica(log.counters, skipped_offsets=[1])
+    replica = MachineReplica(log.counters, hold_at=[1])
     seen: list[NotApplied] = []
     replica.on_not_applied = seen.append
     replica.apply(encode_log_record(OpenRecord(0, NONCE)), Offset(0), Epoch(3))
+    with pytest.raises(HeldError):
+        replica.apply(encode_log_record(poison), Offset(1), Epoch(3))
+    replica.skips[1] = False
     news = replica.apply(encode_log_record(poison), Offset(1), Epoch(3))
     assert isinstance(news, CommandAnswered)
     assert news.answer == CommandAnswer(CommandVerdict.REJECTED, b"the operator skipped this command")
     assert seen == [NotApplied(1, 3, None)]
+    replica.apply(encode_log_record(SkipRecord(0, 1)), Offset(2), Epoch(3))
+    # A snapshot says so, and one that is loaded then meets the skip.
+    other = MachineReplica(Counters())
+    load(other, [*replica.save()])
+    assert [*other.save()] == [*replica.save()]
+    other.apply(encode_log_record(SkipRecord(0, 1)), Offset(3), Epoch(3))
+    # A replica that has applied what others skip must not go on.
+    with pytest.raises(ReplicasPartedError, match="skipped the command at offset 1, which this node had applied"):
+        log.add(SkipRecord(0, 1))
 
 
 def test_a_leader_reads_a_command_once_and_refuses_what_it_cannot_read() -> None:

@@ -37,6 +37,7 @@ from pykraft.errors import (
 )
 from pykraft.machine.applier import Applier
 from pykraft.machine.records import (
+    DigestRecord,
     VersionRecord,
     check_forwarded,
     forwarded_alone,
@@ -288,23 +289,27 @@ class ForwardServer:
         if not records:
             offset: Offset = await self._node.ask(lambda host, answer: host.read_index(now(), answer))
             return offset
-        digest = forwarded_alone(records)
-        if isinstance(digest, VersionRecord):
-            if digest.version != self._node.node_id:
-                raise PykraftError(f"this node is {self._node.node_id}, not {digest.version}")
+        alone = forwarded_alone(records)
+        known = self._node.leader_and_epoch
+        if isinstance(alone, VersionRecord):
+            if alone.version != self._node.node_id:
+                raise PykraftError(f"this node is {self._node.node_id}, not {alone.version}")
             return Offset(self._applier.replica.machine.code_version)
-        if digest is None:
+        if alone is None:
             commands = (command for command in map(check_forwarded, records) if command is not None)
             self._applier.replica.read_ahead(commands)
-        elif digest.node_id == self._node.node_id:
-            if self._applier.check is None or not self._applier.check.has_found(digest):
-                raise PykraftError(f"node {digest.node_id} did not find this at offset {digest.offset}")
-            return Offset(digest.offset)
-        else:
-            known = self._node.leader_and_epoch
-            if known.leader_id != self._node.node_id:
-                raise NotLeaderError(known.leader_id, known.epoch)
-            await self._confirm(digest.node_id, records[0])
+        elif isinstance(alone, DigestRecord) and alone.node_id == self._node.node_id:
+            if self._applier.check is None or not self._applier.check.has_found(alone):
+                raise PykraftError(f"node {alone.node_id} did not find this at offset {alone.offset}")
+            return Offset(alone.offset)
+        elif known.leader_id != self._node.node_id:
+            raise NotLeaderError(known.leader_id, known.epoch)
+        elif isinstance(alone, DigestRecord):
+            await self._confirm(alone.node_id, records[0])
+        elif self._applier.held_at != alone.offset:
+            raise PykraftError(
+                f"the leader's machine does not stand before offset {alone.offset}, so nothing is skipped"
+            )
         time_ms = self._applier.time_ms()
         committed = await self._node.propose([stamped(record, time_ms) for record in records])
         return committed.base_offset
@@ -336,6 +341,7 @@ class MachineReads:
         """Those that share the next confirmation."""
         self._serving: list[asyncio.Future[Offset]] = []
         self._task: asyncio.Task[None] | None = None
+        applier.committed = self._ask
         self._confirmed: tuple[float, Offset] | None = None
         """When the last confirmation began, and its offset."""
         self._error: Exception | None = None

@@ -16,7 +16,10 @@ What a replica cannot apply:
 
 - Bytes that no version of this module writes are passed over, on all replicas alike, and reported.
 - A command that its serde cannot read ends this replica. The leader refused to append what it could not read, so this
-  node has older code, and others may go on differently. ``skipped_offsets`` are commands that the operator gave up.
+  node has older code, and others may go on differently.
+- A command that the operator gave up is rejected on all replicas: a SKIP in the log names it, behind it. A replica that
+  has applied it before it read the SKIP stops there. Who reads the log ahead says what is skipped, see
+  `pykraft.machine.log_skips`.
 - A version of the machine's code that this replica lacks ends it before the first command of that version.
 - An exception of ``apply`` or of the serde of results is an answer as a rejection is, since all replicas get the same
   one, and reported. Those of `OF_THIS_NODE` may be of this node alone, and end it.
@@ -39,6 +42,7 @@ from pykraft.errors import (
     CommandRejectedError,
     DeserializeError,
     ForeignRecordError,
+    ReplicasPartedError,
     UnknownRecordError,
     UsageError,
 )
@@ -54,6 +58,8 @@ from pykraft.machine.records import (
     OpenRecord,
     ResultRecord,
     SessionRecord,
+    SkippedRecord,
+    SkipRecord,
     StateRecord,
     TimeRecord,
     VersionRecord,
@@ -80,6 +86,10 @@ OF_THIS_NODE: Final = (MemoryError, RecursionError, OSError)
 READ_AHEAD_MAX: Final = 1_024
 """Commands that are kept as they were read before they were appended; longer ones than `READ_AHEAD_BYTES` are not."""
 READ_AHEAD_BYTES: Final = 1_024
+
+
+class HeldError(DeserializeError):
+    """This replica stands before a command that must not be applied; nothing of it was."""
 
 
 class CommandVerdict(Enum):
@@ -163,10 +173,12 @@ class MachineReplica(Generic[C, R]):
         machine: StateMachine[C, R],
         *,
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
-        skipped_offsets: Collection[int] = (),
+        hold_at: Collection[int] = (),
     ) -> None:
         self.machine = machine
-        self._skipped_offsets = frozenset(skipped_offsets)
+        self._hold_at = frozenset(hold_at)
+        self.skips: dict[int, bool] = {}
+        """Commands that a SKIP in the log names, and whether this replica has passed over them."""
         self._session_timeout_ms = session_timeout_ms
         self.time_ms = 0
         """The log time of the last record."""
@@ -210,12 +222,16 @@ class MachineReplica(Generic[C, R]):
         if isinstance(record, VersionRecord):
             self.code_version = max(self.code_version, self._known(record.version))
             return None
+        if isinstance(record, SkipRecord):
+            self._require_skipped(record.offset)
+            return None
         return record if isinstance(record, CheckRecord | DigestRecord) else None
 
     def apply_commands(self, values: Sequence[bytes], base_offset: int, epoch: Epoch) -> int:
         """Apply the commands at the front of these records, and tell their watchers; returns how many there are.
 
-        It is `apply` for many records, of which nearly all are commands.
+        It is `apply` for many records, of which nearly all are commands. DeserializeError names the command that was
+        not applied; those before it were.
 
         Errors: as `apply`.
         """
@@ -280,7 +296,9 @@ class MachineReplica(Generic[C, R]):
             for session_id, one in self._sessions.items()
         ]
         state = self.machine.snapshot()
-        records = _snapshot_records(head, sessions, state, self.code_version)
+        marks: list[AgreedRecord | SkippedRecord] = [AgreedRecord(self.code_version)] if self.code_version else []
+        marks += [SkippedRecord(offset) for offset, is_passed in sorted(self.skips.items()) if is_passed]
+        records = _snapshot_records(head, sessions, state, marks)
         return StableRecords(records) if isinstance(state, StableRecords | list | tuple) else records
 
     async def load(self, values: AsyncIterator[bytes]) -> None:
@@ -293,7 +311,7 @@ class MachineReplica(Generic[C, R]):
             raise UnknownRecordError("the snapshot does not begin with the time of a state machine")
         sessions: dict[int, _Session] = {}
         first: bytes | None = None
-        code_version = 0
+        code_version, skips = 0, {}
         async for value in values:
             match decode_snapshot_record(value):
                 case SessionRecord(session_id, nonce, used_ms, acknowledged):
@@ -303,13 +321,15 @@ class MachineReplica(Generic[C, R]):
                     sessions[session_id].answers[sequence] = CommandAnswer(verdict, kept)
                 case AgreedRecord(version):
                     code_version = self._known(version)
+                case SkippedRecord(offset):
+                    skips[offset] = True
                 case TimeRecord():
                     raise UnknownRecordError("the snapshot has the time of a state machine twice")
                 case StateRecord(first):
                     break
         await self.machine.restore_stream(_state_records(first, values))
         self.time_ms, self._swept_ms, self._sessions = head.time_ms, head.swept_ms, sessions
-        self.code_version = code_version
+        self.code_version, self.skips = code_version, skips
 
     def _on_open(self, record: OpenRecord, offset: Offset) -> SessionOpened:
         if len(self._sessions) >= SESSIONS_MAX:
@@ -357,9 +377,12 @@ class MachineReplica(Generic[C, R]):
 
     def _carry_out(self, command: bytes, session_id: int, offset: int, epoch: int) -> CommandAnswer:
         machine = self.machine
-        if offset in self._skipped_offsets:
+        if offset in self.skips:
+            self.skips[offset] = True
             self.on_not_applied(NotApplied(offset, epoch, None))
             return CommandAnswer(CommandVerdict.REJECTED, b"the operator skipped this command")
+        if offset in self._hold_at:
+            raise HeldError(Offset(offset), Epoch(epoch), "the operator wants it held until the log has a skip for it")
         try:
             kept = self._read_ahead.pop(command, None) if self._read_ahead else None
             told = machine.commands.deserialize(command) if kept is None else kept
@@ -367,7 +390,7 @@ class MachineReplica(Generic[C, R]):
             # Not a rejection: a replica with newer code may read it, and would then part from this one.
             problem = (
                 f"{type(error).__name__}: {error}: give this node the code that reads it, or, if no node can read it, "
-                f"start all with skip_offsets=[{offset}]"
+                f"start all with hold_at=[{offset}] and skip it, see docs/embedding.md"
             )
             raise DeserializeError(Offset(offset), Epoch(epoch), problem) from error
         if self.is_newer(told):  # a leader whose code does not look at versions let it in
@@ -384,6 +407,12 @@ class MachineReplica(Generic[C, R]):
             # The kind alone: a text may contain what differs between processes, such as addresses of objects.
             text = f"apply failed on every replica alike, with {type(error).__name__}: the nodes' logs say more"
             return CommandAnswer(CommandVerdict.REJECTED, text.encode())
+
+    def _require_skipped(self, offset: int) -> None:
+        """Errors: ReplicasPartedError when this replica has applied what others skip."""
+        if not self.skips.get(offset):
+            text = f"the operator skipped the command at offset {offset}, which this node had applied: start it with an"
+            raise ReplicasPartedError(offset, f"{text} emptied directory, and it fetches the state of the others")
 
     def _known(self, version: int) -> int:
         """This version of the code. Errors: CodeVersionError when the machine does not have it."""
@@ -421,11 +450,10 @@ def _snapshot_records(
     head: TimeRecord,
     sessions: list[tuple[int, bytes, int, int, tuple[tuple[int, CommandAnswer], ...]]],
     state: Iterable[bytes],
-    code_version: int = 0,
+    marks: Sequence[AgreedRecord | SkippedRecord] = (),
 ) -> Iterator[bytes]:
     yield encode_snapshot_record(head)
-    if code_version:
-        yield encode_snapshot_record(AgreedRecord(code_version))
+    yield from map(encode_snapshot_record, marks)
     for session_id, nonce, used_ms, acknowledged, answers in sessions:
         yield encode_snapshot_record(SessionRecord(session_id, nonce, used_ms, acknowledged))
         for sequence, answer in answers:

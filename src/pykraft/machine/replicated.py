@@ -228,14 +228,15 @@ class Replicated(Generic[M_co]):
         *,
         own_thread: bool = False,
         check_every: int | None = None,
-        skip_offsets: Collection[int] = (),
+        hold_at: Collection[int] = (),
         runtime: MachineRuntime = PROGRAM,
     ) -> None:
         """Open nothing yet. The simulator passes a ``runtime``.
 
         With ``check_every`` nodes compare digests of their states after so many commands, and a node whose state is not
         that of the majority ends with ReplicasPartedError, which names the command; see `pykraft.machine.state_check`.
-        ``skip_offsets`` are commands in the log that no node can read, the same on all nodes: they are not applied.
+        ``hold_at`` are offsets of commands that end nodes: the machine stands before each until the operator skips it
+        with `pykraft machine skip`. Leave it on all nodes until each has a snapshot that ends later.
 
         Errors: UsageError for an invalid configuration or machine.
         """
@@ -246,7 +247,7 @@ class Replicated(Generic[M_co]):
         self.node: Node[bytes] = runtime.make_node(replace(config, serves_produce=False), own_thread)
         """The node, for its address, its leader and its metrics."""
         self._replica: MachineReplica[Any, Any] = MachineReplica(
-            machine, session_timeout_ms=runtime.session_timeout_ms, skipped_offsets=skip_offsets
+            machine, session_timeout_ms=runtime.session_timeout_ms, hold_at=hold_at
         )
         self._replica.on_not_applied = runtime.on_not_applied
         self._applier = Applier(self.node, self._replica)
@@ -273,10 +274,10 @@ class Replicated(Generic[M_co]):
 
     @staticmethod
     def in_thread(
-        config: NodeConfig, machine: M, *, check_every: int | None = None, skip_offsets: Collection[int] = ()
+        config: NodeConfig, machine: M, *, check_every: int | None = None, hold_at: Collection[int] = ()
     ) -> ThreadedReplicated[M]:
         """A node for programs without a loop: its calls wait, and it runs in a thread of its own."""
-        return ThreadedReplicated(config, machine, check_every=check_every, skip_offsets=skip_offsets)
+        return ThreadedReplicated(config, machine, check_every=check_every, hold_at=hold_at)
 
     async def bind(self) -> None:
         await self.node.bind()
@@ -417,10 +418,10 @@ class ThreadedReplicated(Generic[M_co]):
     """A `StateMachine` on this node, for threads: see `Replicated.in_thread`. Use it in ``with``, or `start` it."""
 
     def __init__(
-        self, config: NodeConfig, machine: M_co, *, check_every: int | None = None, skip_offsets: Collection[int] = ()
+        self, config: NodeConfig, machine: M_co, *, check_every: int | None = None, hold_at: Collection[int] = ()
     ) -> None:
         """Open nothing yet. Errors: UsageError for an invalid configuration or machine."""
-        self._replicated = Replicated(config, machine, check_every=check_every, skip_offsets=skip_offsets)
+        self._replicated = Replicated(config, machine, check_every=check_every, hold_at=hold_at)
         self._thread = threading.Thread(target=self._run, name="pykraft machine", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = asyncio.Event()

@@ -396,8 +396,8 @@ def voter_that_does_not_answer_counts_as_new(patch: Patch) -> None:
 def snapshot_lacks_the_version(patch: Patch) -> None:
     """A replica that began with a snapshot does not know on what the nodes have agreed."""
 
-    def without(head: Any, sessions: Any, state: Any, version: int = 0) -> Any:
-        del version
+    def without(head: Any, sessions: Any, state: Any, marks: Any = ()) -> Any:
+        del marks
         return snapshot_records(head, sessions, state)
 
     snapshot_records = replica._snapshot_records
