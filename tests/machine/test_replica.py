@@ -17,6 +17,7 @@ from pykraft.machine.records import (
     StateRecord,
     TickRecord,
     TimeRecord,
+    decode_snapshot_record,
     encode_log_record,
     encode_snapshot_record,
 )
@@ -352,3 +353,51 @@ def test_a_snapshot_of_something_else_is_refused() -> None:
     for values in ([], [state], [head, head], [head, b"x"]):
         with pytest.raises(UnknownRecordError):
             load(Log().replica, values)
+
+
+def test_sessions_that_end_cost_what_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Log()
+    sessions = [log.open(time_ms=at * 10, nonce=bytes([at]) * 16) for at in range(100)]
+    looked: list[Any] = []
+    is_over = MachineReplica._is_over
+
+    def counted(self: MachineReplica[Any, Any], session: Any) -> bool:
+        looked.append(session)
+        return is_over(self, session)
+
+    monkeypatch.setattr(MachineReplica, "_is_over", counted)
+    monkeypatch.setattr(replicas, "SWEPT_MAX", 40)
+    log.add(TickRecord(3_000))
+    assert (len(looked), log.replica.sessions_count) == (1, 100)
+    log.command(sessions[3], 0, time_ms=4_000)
+    # All but the one that was used end: at most so many leave at a time, and the oldest first.
+    late_ms = SESSION_TIMEOUT_MS + 1_000
+    other = log.restored()
+    for turn, left in enumerate((60, 20, 1)):
+        for one in (log, other):
+            one.add(TickRecord(late_ms + turn * SWEEP_INTERVAL_MS))
+            assert one.replica.sessions_count == left
+    assert log.replica._sessions.keys() == other.replica._sessions.keys() == {sessions[3]}
+    assert len(looked) < 250
+
+
+def test_a_full_replica_forgets_a_session_that_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replicas, "SESSIONS_MAX", 2)
+    monkeypatch.setattr(replicas, "SWEPT_MAX", 0)
+    log = Log()
+    first, second = log.open(), log.open(time_ms=SESSION_TIMEOUT_MS)
+    assert log.open(time_ms=SESSION_TIMEOUT_MS + 1, nonce=b"n" * 16) > second
+    assert first not in log.replica._sessions
+    assert log.add(OpenRecord(SESSION_TIMEOUT_MS + 2, NONCE)) == SessionOpened(NONCE, None)
+
+
+def test_sessions_of_an_older_snapshot_end_in_the_order_of_their_use() -> None:
+    log = Log()
+    first, second = log.open(), log.open(time_ms=5)
+    log.command(first, 0, time_ms=10)
+    assert [*log.replica._sessions] == [second, first]
+    head, *others = log.replica.save()
+    in_order = sorted(others[:3], key=lambda each: decode_snapshot_record(each).session_id)  # type: ignore[union-attr]
+    other = MachineReplica(Counters())
+    load(other, [head, *in_order, *others[3:]])
+    assert [*other._sessions] == [second, first]

@@ -30,6 +30,7 @@ clock has advanced since it leads. No wall clock ends a session, and time stands
 Source: Raft dissertation §6.3; ours (ADR 068, ADR 138).
 """
 
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -76,6 +77,8 @@ SESSION_TIMEOUT_MS: Final = 60_000
 """A session ends after this log time without a record of it. Part of the format: all replicas must agree."""
 SWEEP_INTERVAL_MS: Final = 1_000
 """Sessions that ended leave memory at most once in this log time. Part of the format, as above."""
+SWEPT_MAX: Final = 5_000
+"""So many leave at a time: more would hold up the commands of all clients. Part of the format, as above."""
 SESSIONS_MAX: Final = 100_000
 """Open sessions; one more is refused. Part of the format, as above."""
 WINDOW: Final = 16_384
@@ -161,8 +164,11 @@ class _Session:
     nonce: bytes
     used_ms: int
     acknowledged: int = 0
-    answers: dict[int, CommandAnswer] = field(default_factory=dict)
-    """Kept answers by sequence number, all at or above ``acknowledged``."""
+    answers: dict[int, bytes] = field(default_factory=dict)
+    """Kept answers by sequence number, all at or above ``acknowledged``: `_APPLIED` or `_REJECTED`, then the value.
+
+    The garbage collector passes over bytes; for the answers of 100,000 sessions as objects it took 70 ms.
+    """
 
 
 class MachineReplica(Generic[C, R]):
@@ -194,7 +200,8 @@ class MachineReplica(Generic[C, R]):
         self._has_versions = getattr(machine.version_of, "__func__", None) is not StateMachine.version_of
         self._waits_for_time = getattr(machine.deadline_ms, "__func__", None) is not StateMachine.deadline_ms
         self._swept_ms = 0
-        self._sessions: dict[int, _Session] = {}
+        self._sessions: OrderedDict[int, _Session] = OrderedDict()
+        """In the order of their last use, so those that end first are in front."""
 
     @property
     def sessions_count(self) -> int:
@@ -286,7 +293,7 @@ class MachineReplica(Generic[C, R]):
         for session_id, sequence in commands:
             found = self._sessions.get(session_id)
             if found is not None and sequence in found.answers:
-                yield CommandAnswered(session_id, sequence, found.answers[sequence])
+                yield CommandAnswered(session_id, sequence, _unpacked(found.answers[sequence]))
 
     def save(self) -> Iterable[bytes]:
         """The records of a snapshot: time, sessions, results, then the state; stable if those of the machine are."""
@@ -309,7 +316,7 @@ class MachineReplica(Generic[C, R]):
         head = decode_snapshot_record(await anext(values, b""))
         if not isinstance(head, TimeRecord):
             raise UnknownRecordError("the snapshot does not begin with the time of a state machine")
-        sessions: dict[int, _Session] = {}
+        sessions: OrderedDict[int, _Session] = OrderedDict()
         first: bytes | None = None
         code_version, skips = 0, {}
         async for value in values:
@@ -317,8 +324,7 @@ class MachineReplica(Generic[C, R]):
                 case SessionRecord(session_id, nonce, used_ms, acknowledged):
                     sessions[session_id] = _Session(nonce=nonce, used_ms=used_ms, acknowledged=acknowledged)
                 case ResultRecord(session_id, sequence, is_rejection, kept):
-                    verdict = CommandVerdict.REJECTED if is_rejection else CommandVerdict.APPLIED
-                    sessions[session_id].answers[sequence] = CommandAnswer(verdict, kept)
+                    sessions[session_id].answers[sequence] = (_REJECTED if is_rejection else _APPLIED) + kept
                 case AgreedRecord(version):
                     code_version = self._known(version)
                 case SkippedRecord(offset):
@@ -328,10 +334,14 @@ class MachineReplica(Generic[C, R]):
                 case StateRecord(first):
                     break
         await self.machine.restore_stream(_state_records(first, values))
-        self.time_ms, self._swept_ms, self._sessions = head.time_ms, head.swept_ms, sessions
+        # Older versions wrote sessions in the order of their opening.
+        self._sessions = OrderedDict(sorted(sessions.items(), key=lambda each: each[1].used_ms))
+        self.time_ms, self._swept_ms = head.time_ms, head.swept_ms
         self.code_version, self.skips = code_version, skips
 
     def _on_open(self, record: OpenRecord, offset: Offset) -> SessionOpened:
+        if len(self._sessions) >= SESSIONS_MAX:
+            self._forget(1)
         if len(self._sessions) >= SESSIONS_MAX:
             return SessionOpened(record.nonce, None)
         self._sessions[offset] = _Session(nonce=record.nonce, used_ms=self.time_ms)
@@ -342,7 +352,8 @@ class MachineReplica(Generic[C, R]):
         if time_ms > self.time_ms:
             self.time_ms = time_ms
             if time_ms - self._swept_ms >= SWEEP_INTERVAL_MS:
-                self._sweep()
+                self._swept_ms = time_ms
+                self._forget(SWEPT_MAX)
         deadline_ms = self.machine.deadline_ms()
         if deadline_ms is not None and self.time_ms >= deadline_ms:
             self.machine.elapse(Applied(offset, epoch, self.time_ms, -1, self.code_version))
@@ -355,7 +366,9 @@ class MachineReplica(Generic[C, R]):
         if session is None or (session.used_ms != self.time_ms and self._is_over(session)):
             text = f"session {session_id} has ended: it was unused for too long"
             return CommandAnswer(REFUSED, text.encode())
-        session.used_ms = self.time_ms
+        if session.used_ms != self.time_ms:
+            session.used_ms = self.time_ms
+            self._sessions.move_to_end(session_id)
         # 3. The client needs nothing below: what comes from there is a late copy.
         if acknowledged > session.acknowledged:
             self._acknowledge(session, acknowledged)
@@ -363,16 +376,18 @@ class MachineReplica(Generic[C, R]):
             return None
         # 1. All copies have the number of the first.
         answers = session.answers
-        answer = answers.get(sequence)
-        if answer is None:
-            if len(answers) >= WINDOW:
-                text = f"session {session_id} has {WINDOW} results that its client has not got"
-                return CommandAnswer(REFUSED, text.encode())
-            # 2. The first copy: its answer is kept for later ones.
-            answer = answers[sequence] = self._carry_out(command, session_id, offset, epoch)
-            if self.on_carried_out is not None:
-                record = CommandRecord(self.time_ms, session_id, sequence, acknowledged, command)
-                self.on_carried_out(record, Offset(offset), answer)
+        kept = answers.get(sequence)
+        if kept is not None:
+            return _unpacked(kept)
+        if len(answers) >= WINDOW:
+            text = f"session {session_id} has {WINDOW} results that its client has not got"
+            return CommandAnswer(REFUSED, text.encode())
+        # 2. The first copy: its answer is kept for later ones.
+        answer = self._carry_out(command, session_id, offset, epoch)
+        answers[sequence] = (_APPLIED if answer.verdict is APPLIED else _REJECTED) + answer.value
+        if self.on_carried_out is not None:
+            record = CommandRecord(self.time_ms, session_id, sequence, acknowledged, command)
+            self.on_carried_out(record, Offset(offset), answer)
         return answer
 
     def _carry_out(self, command: bytes, session_id: int, offset: int, epoch: int) -> CommandAnswer:
@@ -440,15 +455,26 @@ class MachineReplica(Generic[C, R]):
     def _is_over(self, session: _Session) -> bool:
         return self.time_ms - session.used_ms > self._session_timeout_ms
 
-    def _sweep(self) -> None:
-        """Forget sessions that have ended; only memory depends on it, and whether there are too many."""
-        self._swept_ms = self.time_ms
-        self._sessions = {at: session for at, session in self._sessions.items() if not self._is_over(session)}
+    def _forget(self, count: int) -> None:
+        """Forget at most so many sessions that have ended; only memory depends on it."""
+        sessions = self._sessions
+        while count and sessions and self._is_over(next(iter(sessions.values()))):
+            sessions.popitem(last=False)
+            count -= 1
+
+
+_APPLIED: Final = b"="
+_REJECTED: Final = b"!"
+"""What a kept answer begins with."""
+
+
+def _unpacked(kept: bytes) -> CommandAnswer:
+    return CommandAnswer(CommandVerdict.REJECTED if kept.startswith(_REJECTED) else APPLIED, kept[1:])
 
 
 def _snapshot_records(
     head: TimeRecord,
-    sessions: list[tuple[int, bytes, int, int, tuple[tuple[int, CommandAnswer], ...]]],
+    sessions: list[tuple[int, bytes, int, int, tuple[tuple[int, bytes], ...]]],
     state: Iterable[bytes],
     marks: Sequence[AgreedRecord | SkippedRecord] = (),
 ) -> Iterator[bytes]:
@@ -456,9 +482,9 @@ def _snapshot_records(
     yield from map(encode_snapshot_record, marks)
     for session_id, nonce, used_ms, acknowledged, answers in sessions:
         yield encode_snapshot_record(SessionRecord(session_id, nonce, used_ms, acknowledged))
-        for sequence, answer in answers:
-            is_rejection = answer.verdict is CommandVerdict.REJECTED
-            yield encode_snapshot_record(ResultRecord(session_id, sequence, is_rejection, answer.value))
+        for sequence, kept in answers:
+            is_rejection = kept.startswith(_REJECTED)
+            yield encode_snapshot_record(ResultRecord(session_id, sequence, is_rejection, kept[1:]))
     for record in state:
         yield encode_snapshot_record(StateRecord(record))
 

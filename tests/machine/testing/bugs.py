@@ -85,7 +85,7 @@ def load_keeps_old_sessions(patch: Patch) -> None:
     load = MachineReplica.load
 
     async def keeping(self: MachineReplica[Any, Any], values: AsyncIterator[bytes]) -> None:
-        before = dict(self._sessions)
+        before = self._sessions.copy()
         await load(self, values)
         self._sessions = before
 
