@@ -53,7 +53,7 @@ from pykraft.types import Endpoint, Epoch, Offset
 ConnectForward: TypeAlias = Callable[[Endpoint, int], Awaitable[Connection]]
 """Connects to an endpoint within a timeout in ms. Errors: UnreachableError."""
 BATCH_SIZE_BYTES_MAX: Final = 61_000
-"""Bytes of records in one request: a node accepts requests of 64 KiB."""
+"""Bytes of records that are gathered into one request; a larger command is alone in one."""
 RECORD_OVERHEAD_BYTES: Final = 4
 """Most bytes that a request adds to a record."""
 TIMEOUT_MS: Final = 5_000
@@ -227,6 +227,8 @@ class Forwarder:
 
 REQUESTS_MAX: Final = 1_000
 """Requests of other nodes at one time; one more is told to come later."""
+REQUESTS_SIZE_BYTES_MAX: Final = 1 << 25
+"""The same in bytes of their records."""
 ERROR_TEXT_MAX: Final = 1_000
 """Characters of an error in an answer: it may quote the request."""
 
@@ -247,6 +249,8 @@ class ForwardServer:
         self._applier = applier
         self._cluster_id = cluster_id
         self._tasks: set[asyncio.Task[None]] = set()
+        self._size_bytes = 0
+        """Of the records in requests that are under way."""
 
     def start(self) -> None:
         """Offer the API from now on."""
@@ -285,7 +289,16 @@ class ForwardServer:
             raise PykraftError(f"this node is of cluster {self._cluster_id}, the request of {request['cluster_id']}")
         if len(self._tasks) > REQUESTS_MAX:
             raise BufferFullError(f"{REQUESTS_MAX} requests of other nodes are under way")
-        records = unpack_records(bytes(request["records"]))
+        data = bytes(request["records"])
+        if self._size_bytes + len(data) > REQUESTS_SIZE_BYTES_MAX:
+            raise BufferFullError(f"requests of other nodes with {self._size_bytes} bytes are under way")
+        self._size_bytes += len(data)
+        try:
+            return await self._act_on(unpack_records(data))
+        finally:
+            self._size_bytes -= len(data)
+
+    async def _act_on(self, records: Sequence[bytes]) -> Offset:
         if not records:
             offset: Offset = await self._node.ask(lambda host, answer: host.read_index(now(), answer))
             return offset

@@ -211,8 +211,10 @@ TIMEOUT_MS: Final = 10_000
 """How long `Replicated.execute` tries by default."""
 TIMEOUT_MS_MAX: Final = 30_000
 """Half of a session's timeout, so that a session outlives each command of it."""
-COMMAND_SIZE_BYTES_MAX: Final = 60_000
-"""A command that is forwarded fits into a request of 64 KiB; the same limit holds on every node."""
+COMMAND_SIZE_BYTES_MAX: Final = 1 << 20
+"""The same limit holds on every node; a larger one would hold up all others."""
+FORWARD_SIZE_BYTES_MAX: Final = COMMAND_SIZE_BYTES_MAX + (1 << 16)
+"""A request with such a command."""
 
 
 class Replicated(Generic[M_co]):
@@ -244,7 +246,9 @@ class Replicated(Generic[M_co]):
             raise UsageError(f"{machine!r} is not a state machine: derive its class from pykraft.machine.StateMachine")
         self._machine = machine
         # Every replica must read all records, so only those of the state machine may get into the log.
-        self.node: Node[bytes] = runtime.make_node(replace(config, serves_produce=False), own_thread)
+        self.node: Node[bytes] = runtime.make_node(
+            replace(config, serves_produce=False, forward_size_bytes_max=FORWARD_SIZE_BYTES_MAX), own_thread
+        )
         """The node, for its address, its leader and its metrics."""
         self._replica: MachineReplica[Any, Any] = MachineReplica(
             machine, session_timeout_ms=runtime.session_timeout_ms, hold_at=hold_at
