@@ -365,6 +365,15 @@ class DateCounters(Counters):
         return super().apply(command, context) + time.gmtime(time.time()).tm_year
 
 
+def resumed_command_has_a_number_of_its_own(patch: Patch) -> None:
+    """A command whose outcome is unknown is executed once more, when its caller asks for the outcome."""
+
+    async def again(self: Submission[Any, Any], unfinished: errors.UnfinishedCommand, timeout_ms: int) -> Any:
+        return await self.execute(unfinished.data, timeout_ms)
+
+    patch.setattr(Submission, "resume", again)
+
+
 def new_command_waits_for_nobody(patch: Patch) -> None:
     """A command that old nodes cannot read gets into the log before all are upgraded."""
     patch.setattr(MachineReplica, "is_newer", lambda self, command: False)
@@ -433,6 +442,9 @@ BUGS = {
     "snapshot_lacks_a_counter": MachineBug(nothing, 0, "EqualReplicas", ForgetfulCounters),
     "rejected_command_changes_the_state": MachineBug(nothing, 0, "EqualReplicas", HalfRejecting),
     "state_changes_before_a_rejection": MachineBug(nothing, 0, "RejectedUnchanged", HastyRejecting),
+    "resumed_command_has_a_number_of_its_own": MachineBug(
+        resumed_command_has_a_number_of_its_own, 0, "AppliedOnce", run=run_upgrade
+    ),
     "new_command_waits_for_nobody": MachineBug(new_command_waits_for_nobody, 6, "MachineGoesOn", run=run_upgrade),
     "leader_asks_nobody_for_the_version": MachineBug(
         leader_asks_nobody_for_the_version, 6, "MachineGoesOn", run=run_upgrade

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from random import Random
 
-from pykraft.errors import PykraftError
+from pykraft.errors import OutcomeUnknownError, PykraftError
 from pykraft.machine import Applied, StateMachine
 from pykraft.machine.testing.recorded import CallHistory
 from pykraft.machine.testing.simulate import run_machines, scenario_of
@@ -61,10 +61,12 @@ class NewCounters(StateMachine[Add | Scale, int]):
 
 
 class UpgradeWorkload(MachineWorkload):
-    """Callers on each node add, and scale where the node has new code."""
+    """Callers on each node add, and scale where the node has new code; they ask for what they were not told."""
 
     def __init__(self) -> None:
         self.history: CallHistory | None = None
+        self.resumed = 0
+        """Commands whose outcome was unknown, and was asked for."""
 
     def begin(self, facts: Facts, history: CallHistory) -> None:
         """See `MachineWorkload`."""
@@ -80,7 +82,13 @@ class UpgradeWorkload(MachineWorkload):
             if isinstance(seat.node.machine, NewCounters) and random.random() < 0.4:
                 command = Scale(random.choice("xy"), 2)
             with suppress(PykraftError):
-                await seat.node.execute(command, timeout_ms=random.randint(30, TIMEOUT_MS_MAX))
+                try:
+                    await seat.node.execute(command, timeout_ms=random.randint(30, TIMEOUT_MS_MAX))
+                except OutcomeUnknownError as error:
+                    if error.command is not None:
+                        await seat.pause()
+                        await seat.node.resume(error.command, timeout_ms=TIMEOUT_MS_MAX)
+                        self.resumed += 1
             with suppress(PykraftError):
                 async with seat.node.read(timeout_ms=random.randint(30, TIMEOUT_MS_MAX)):
                     pass
