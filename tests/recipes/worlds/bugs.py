@@ -578,8 +578,8 @@ BUGS = {
     "rejected_transaction_leaves_something": RecipeBug(rejected_transaction_leaves_something, 2, "StoreIsAsTold"),
     "watch_misses_the_compacted_revision": RecipeBug(watch_misses_the_compacted_revision, 0, "WatchesMissNothing"),
     "barrier_opens_twice": RecipeBug(barrier_opens_twice, 0, "BarrierOpensOnce"),
-    "claim_is_left_behind": RecipeBug(claim_is_left_behind, 0, "NothingIsHeldForEver"),
-    "dead_letter_is_lost": RecipeBug(dead_letter_is_lost, 0, "NoJobIsLost"),
+    "claim_is_left_behind": RecipeBug(claim_is_left_behind, 8, "NothingIsHeldForEver"),
+    "dead_letter_is_lost": RecipeBug(dead_letter_is_lost, 7, "NoJobIsLost"),
     "try_lock_takes_what_is_held": RecipeBug(try_lock_takes_what_is_held, 0, "OneHolderAtATime"),
-    "lock_is_not_given_back": RecipeBug(lock_is_not_given_back, 0, "NothingIsHeldForEver"),
+    "lock_is_not_given_back": RecipeBug(lock_is_not_given_back, 10, "NothingIsHeldForEver"),
 }
