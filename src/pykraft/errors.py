@@ -22,6 +22,7 @@
       RefusedError             the leader rejected the request: the Kafka error code, and why
       ShutdownTimeoutError     no other node took over in time; the node has left anyway
       ReplicasPartedError      this node's state machine gave another result, or has another state, than most others
+      CodeVersionError         the quorum has agreed on commands that this node's code does not know
       DeserializeError         the application's serde cannot read a committed record: its offset
       UnknownRecordError       a committed record that this version of `pykraft.machine` cannot read
         ForeignRecordError     the same, of no version: somebody else wrote it
@@ -239,6 +240,18 @@ class DeserializeError(PykraftError):
         super().__init__(f"the record at offset {offset} (epoch {epoch}) cannot be read: {problem}")
         self.offset = offset
         self.epoch = epoch
+
+
+class CodeVersionError(PykraftError):
+    """The quorum has agreed on commands of a newer version of the state machine than this node's code knows."""
+
+    def __init__(self, known: int, agreed: int) -> None:
+        super().__init__(
+            f"this node has version {known} of the state machine's code, and the quorum has agreed on version {agreed}:"
+            " start it with the newer code, and it goes on where it was"
+        )
+        self.known = known
+        self.agreed = agreed
 
 
 class UnknownRecordError(PykraftError):

@@ -32,6 +32,7 @@ REFUSED: dict[str, str] = {
     "kv serve config_path": f"--config {ABSENT}",
     "local down path": f"--dir {ABSENT}",
     "local status path": f"--dir {ABSENT}",
+    "machine skip command_config": f"{BOOTSTRAP} --command-config {ABSENT} --offset 4",
     "pipeline metadata directories": ABSENT,
     "pipeline package file": ABSENT,
     "pipeline report page": f"--tables tables --html {ABSENT}",

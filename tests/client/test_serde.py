@@ -46,6 +46,19 @@ def test_json_nests_as_deep_on_every_node() -> None:
             json_serde.deserialize(data)
 
 
+def test_nothing_is_written_that_nests_too_deep_to_be_read() -> None:
+    value: Any = []
+    for _ in range(NESTING_MAX - 1):
+        value = [value]
+    assert json_serde.deserialize(json_serde.serialize(value)) == value
+    deep = [value]
+    for _ in range(100_000):
+        deep = [deep]
+    for wrong in ([value], deep):
+        with pytest.raises(ValueError, match="more than 128 lists and objects within each other"):
+            json_serde.serialize(wrong)
+
+
 def test_json_of_others_may_have_spaces_and_nothing_else() -> None:
     assert json_serde.deserialize(b" [1] \n") == [1]
     for wrong in (b"", b" ", b"[1] x", b"1 2", b"nul", b"\xff"):

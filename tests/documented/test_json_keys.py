@@ -147,6 +147,7 @@ KEYS: dict[str, Callable[[Path], Iterable[str]]] = {
     "quorum add-controller": read(literal, f"{CLI}/quorum/command.py", "add_controller"),
     "quorum describe": lambda _: overview_json(verdict_on(QUORUM), QUORUM),
     "quorum remove-controller": read(literal, f"{CLI}/quorum/command.py", "remove_controller"),
+    "machine skip": read(literal, f"{CLI}/machine.py", "skip"),
     "quorum transfer": read(literal, f"{CLI}/quorum/command.py", "transfer"),
     "quorum upgrade": read(literal, f"{CLI}/quorum/command.py", "upgrade"),
     "sim mutants": read(literal, "tests/sim/mutants/search.py", "replay"),

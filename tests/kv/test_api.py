@@ -23,7 +23,6 @@ from pykraft.kv.api import (
 )
 from pykraft.kv.json_form import ApiFailure, RequestRefusedError
 from pykraft.machine import Replicated
-from pykraft.machine.replicated import COMMAND_SIZE_BYTES_MAX
 from pykraft.recipes import KeyValues, KeyValueStore, lock
 from pykraft.recipes.coordination import AFTER_DIGITS, namespace
 from pykraft.recipes.key_value_commands import VALUE_SIZE_BYTES_MAX
@@ -117,7 +116,7 @@ WRONG: list[tuple[str, dict[str, Any], int, str, str]] = [
 
 
 async def test_a_command_of_any_characters_fits_into_a_body_and_back(tmp_path: Path) -> None:
-    value = "é" * (COMMAND_SIZE_BYTES_MAX // 4 - 100)  # two bytes, six in JSON
+    value = "é" * (VALUE_SIZE_BYTES_MAX // 2)  # two bytes, six in JSON
     async with served(tmp_path) as api:
         await ask(api, "/v1/txn", then=[{"put": {"key": key, "value": value}} for key in "ab"])
         assert [each["value"] for each in (await ask(api, "/v1/range", key="", end=""))["items"]] == [value] * 2

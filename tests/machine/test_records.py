@@ -4,6 +4,7 @@ import pytest
 
 from pykraft.errors import ForeignRecordError, UnknownRecordError
 from pykraft.machine.records import (
+    AgreedRecord,
     CheckRecord,
     CommandRecord,
     DigestRecord,
@@ -11,17 +12,20 @@ from pykraft.machine.records import (
     OpenRecord,
     ResultRecord,
     SessionRecord,
+    SkippedRecord,
+    SkipRecord,
     SnapshotRecord,
     StateRecord,
     TickRecord,
     TimeRecord,
+    VersionRecord,
     check_forwarded,
     decode_log_record,
     decode_snapshot_record,
     encode_command,
     encode_log_record,
     encode_snapshot_record,
-    forwarded_digest,
+    forwarded_alone,
     pack_records,
     stamped,
     unpack_records,
@@ -37,6 +41,8 @@ IN_LOG = {
     "01 05 0000000000000007 00000002 0000000000000005 00000009" + NONCE.hex() + "01020304": DigestRecord(
         7, 2, 5, 9, NONCE, b"\x01\x02\x03\x04"
     ),
+    "01 06 0000000000000007 00000003": VersionRecord(7, 3),
+    "01 07 0000000000000007 0000000000000003": SkipRecord(7, 3),
 }
 IN_SNAPSHOT = {
     "01 10 0000000000000007 0000000000000006": TimeRecord(7, 6),
@@ -45,6 +51,8 @@ IN_SNAPSHOT = {
     "01 12 0000000000000003 0000000000000005 00": ResultRecord(3, 5, False, b""),
     "01 13 6869": StateRecord(b"hi"),
     "01 13": StateRecord(b""),
+    "01 14 00000003": AgreedRecord(3),
+    "01 15 0000000000000003": SkippedRecord(3),
 }
 
 
@@ -102,12 +110,13 @@ def test_nodes_forward_what_concerns_their_clients_and_a_digest_alone() -> None:
     assert (check_forwarded(command), check_forwarded(opening)) == (b"it", None)
     found = DigestRecord(0, 1, 2, 3, bytes(16), b"")
     digest = encode_log_record(found)
-    for of_another in (TickRecord(0), CheckRecord(0), found):
+    for of_another in (TickRecord(0), CheckRecord(0), found, VersionRecord(0, 1), SkipRecord(0, 1)):
         with pytest.raises(ForeignRecordError, match="is none that a node forwards"):
             check_forwarded(encode_log_record(of_another))
-    assert forwarded_digest([digest]) == found
+    assert forwarded_alone([digest]) == found
+    assert forwarded_alone([encode_log_record(VersionRecord(0, 1))]) == VersionRecord(0, 1)
     for others in ([], [command], [opening], [digest, digest]):
-        assert forwarded_digest(others) is None
+        assert forwarded_alone(others) is None
 
 
 def test_records_of_a_request() -> None:

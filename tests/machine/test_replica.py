@@ -7,15 +7,17 @@ from typing import Any, ClassVar
 import pytest
 
 from pykraft.client import StableRecords
-from pykraft.errors import DeserializeError, ForeignRecordError, UnknownRecordError, UsageError
+from pykraft.errors import DeserializeError, ForeignRecordError, ReplicasPartedError, UnknownRecordError, UsageError
 from pykraft.machine import replica as replicas
 from pykraft.machine.records import (
     CommandRecord,
     LogRecord,
     OpenRecord,
+    SkipRecord,
     StateRecord,
     TickRecord,
     TimeRecord,
+    decode_snapshot_record,
     encode_log_record,
     encode_snapshot_record,
 )
@@ -26,6 +28,7 @@ from pykraft.machine.replica import (
     CommandAnswer,
     CommandAnswered,
     CommandVerdict,
+    HeldError,
     MachineReplica,
     NotApplied,
     SessionOpened,
@@ -283,16 +286,28 @@ def test_a_command_that_no_node_reads_can_be_skipped_by_all() -> None:
     log = Log()
     session = log.open()
     poison = CommandRecord(0, session, 0, 0, b"\xff")
-    with pytest.raises(DeserializeError, match=r"start all with skip_offsets=\[1\]"):
+    with pytest.raises(DeserializeError, match=r"start all with hold_at=\[1\]"):
         log.add(poison)
-    replica = MachineReplica(log.counters, skipped_offsets=[1])
+    replica = MachineReplica(log.counters, hold_at=[1])
     seen: list[NotApplied] = []
     replica.on_not_applied = seen.append
     replica.apply(encode_log_record(OpenRecord(0, NONCE)), Offset(0), Epoch(3))
+    with pytest.raises(HeldError):
+        replica.apply(encode_log_record(poison), Offset(1), Epoch(3))
+    replica.skips[1] = False
     news = replica.apply(encode_log_record(poison), Offset(1), Epoch(3))
     assert isinstance(news, CommandAnswered)
     assert news.answer == CommandAnswer(CommandVerdict.REJECTED, b"the operator skipped this command")
     assert seen == [NotApplied(1, 3, None)]
+    replica.apply(encode_log_record(SkipRecord(0, 1)), Offset(2), Epoch(3))
+    # A snapshot says so, and one that is loaded then meets the skip.
+    other = MachineReplica(Counters())
+    load(other, [*replica.save()])
+    assert [*other.save()] == [*replica.save()]
+    other.apply(encode_log_record(SkipRecord(0, 1)), Offset(3), Epoch(3))
+    # A replica that has applied what others skip must not go on.
+    with pytest.raises(ReplicasPartedError, match="skipped the command at offset 1, which this node had applied"):
+        log.add(SkipRecord(0, 1))
 
 
 def test_a_leader_reads_a_command_once_and_refuses_what_it_cannot_read() -> None:
@@ -338,3 +353,51 @@ def test_a_snapshot_of_something_else_is_refused() -> None:
     for values in ([], [state], [head, head], [head, b"x"]):
         with pytest.raises(UnknownRecordError):
             load(Log().replica, values)
+
+
+def test_sessions_that_end_cost_what_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Log()
+    sessions = [log.open(time_ms=at * 10, nonce=bytes([at]) * 16) for at in range(100)]
+    looked: list[Any] = []
+    is_over = MachineReplica._is_over
+
+    def counted(self: MachineReplica[Any, Any], session: Any) -> bool:
+        looked.append(session)
+        return is_over(self, session)
+
+    monkeypatch.setattr(MachineReplica, "_is_over", counted)
+    monkeypatch.setattr(replicas, "SWEPT_MAX", 40)
+    log.add(TickRecord(3_000))
+    assert (len(looked), log.replica.sessions_count) == (1, 100)
+    log.command(sessions[3], 0, time_ms=4_000)
+    # All but the one that was used end: at most so many leave at a time, and the oldest first.
+    late_ms = SESSION_TIMEOUT_MS + 1_000
+    other = log.restored()
+    for turn, left in enumerate((60, 20, 1)):
+        for one in (log, other):
+            one.add(TickRecord(late_ms + turn * SWEEP_INTERVAL_MS))
+            assert one.replica.sessions_count == left
+    assert log.replica._sessions.keys() == other.replica._sessions.keys() == {sessions[3]}
+    assert len(looked) < 250
+
+
+def test_a_full_replica_forgets_a_session_that_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replicas, "SESSIONS_MAX", 2)
+    monkeypatch.setattr(replicas, "SWEPT_MAX", 0)
+    log = Log()
+    first, second = log.open(), log.open(time_ms=SESSION_TIMEOUT_MS)
+    assert log.open(time_ms=SESSION_TIMEOUT_MS + 1, nonce=b"n" * 16) > second
+    assert first not in log.replica._sessions
+    assert log.add(OpenRecord(SESSION_TIMEOUT_MS + 2, NONCE)) == SessionOpened(NONCE, None)
+
+
+def test_sessions_of_an_older_snapshot_end_in_the_order_of_their_use() -> None:
+    log = Log()
+    first, second = log.open(), log.open(time_ms=5)
+    log.command(first, 0, time_ms=10)
+    assert [*log.replica._sessions] == [second, first]
+    head, *others = log.replica.save()
+    in_order = sorted(others[:3], key=lambda each: decode_snapshot_record(each).session_id)  # type: ignore[union-attr]
+    other = MachineReplica(Counters())
+    load(other, [head, *in_order, *others[3:]])
+    assert [*other._sessions] == [second, first]

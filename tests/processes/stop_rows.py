@@ -61,9 +61,9 @@ def _asks(command: str, words: Words) -> Row:
     return _row(command, *_asking(words))
 
 
-def _asking(words: Words) -> tuple[Stage, Stage]:
+def _asking(words: Words, verb: Sequence[str] = ("quorum",)) -> tuple[Stage, Stage]:
     def at(address: Callable[[Scene], str]) -> Words:
-        return lambda scene, home: ["quorum", "--bootstrap-controller", address(scene), *words(scene, home)]
+        return lambda scene, home: [*verb, "--bootstrap-controller", address(scene), *words(scene, home)]
 
     return (
         stage("finds no leader", at(lambda scene: scene.lonely), tells_why),
@@ -263,6 +263,7 @@ ROWS: tuple[Row, ...] = (
     ),
     _row("local status", opens(_local("status", is_fifo=True)), writes(_local("status"))),
     _row("local down", opens(_local("down", is_fifo=True)), writes(_local("down"), leaves_files=True)),
+    _row("machine skip", *_asking(_plain("--offset", "4"), ("machine", "skip"))),
     _row(
         "pipeline package",
         stage("goes on", _package, lambda running: any(path.stat().st_size > 100_000 for path in _draft(running))),

@@ -7,8 +7,7 @@ Source: Kafka's ``RecordSerde`` and ``StringSerde``.
 """
 
 import json
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any, Final, Protocol, TypeVar, cast
 
@@ -24,7 +23,11 @@ _encode_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")
 _JSON: Final = json.JSONDecoder()
 NESTING_MAX: Final = 128
 """Lists and objects within each other. Python gives up at a depth that depends on its stack, so on one node only."""
-_TEXT: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+FLAT_LEVELS: Final = 3
+_LEVELS: Final = bytes.maketrans(b"[{]}", b"\2\2\0\0")
+"""What opens is one level more than 1, and what closes one less."""
+_OTHERS: Final = bytes({*range(256)} - {*b"[{]}"})
+DEEPEST: Final = b"\2" * (NESTING_MAX + 1)
 
 
 class Serde(Protocol[T]):
@@ -67,7 +70,7 @@ class _Json:
     def serialize(self, record: Any) -> bytes:  # noqa: ANN401 - JSON has no narrower type
         if type(record) is int:  # many a result is one
             return str(record).encode()
-        return _encode_json(record).encode()
+        return nested_little(lambda: _encode_json(record).encode())
 
     def deserialize(self, data: bytes) -> Any:  # noqa: ANN401 - as above
         if data.isdigit() and (data[0] != _ZERO or len(data) == 1):  # as above; JSON allows no other zero at the front
@@ -111,15 +114,36 @@ def from_json(data: bytes) -> Any:  # noqa: ANN401 - JSON has no narrower type
     return value if end == len(text) else _JSON.decode(text)
 
 
+def nested_little(encode: Callable[[], bytes]) -> bytes:
+    """The JSON that ``encode`` writes, if `from_json` reads it. Errors: ValueError for one that nests too deep."""
+    try:
+        data = encode()
+    except RecursionError:  # the stacks of other nodes may be deeper, but no reader takes so much
+        raise _too_deep() from None
+    check_nesting(data)
+    return data
+
+
 def check_nesting(data: bytes) -> None:
     """Refuse JSON that nests deeper than `NESTING_MAX`. Errors: ValueError."""
     if data.count(b"[") + data.count(b"{") > NESTING_MAX and _nesting(data) > NESTING_MAX:
-        raise ValueError(f"it has more than {NESTING_MAX} lists and objects within each other")
+        raise _too_deep()
+
+
+def _too_deep() -> ValueError:
+    return ValueError(f"it has more than {NESTING_MAX} lists and objects within each other")
 
 
 def _nesting(data: bytes) -> int:
-    brackets = _TEXT.sub(b"", data)
-    return max(accumulate((byte in b"[{") - (byte in b"]}") for byte in brackets), default=0)
+    """The deepest level; each step is one call for all of the data, since it may be large."""
+    # Every other part between quotes is a text; quotes that are escaped go first.
+    parts = data.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2]
+    brackets = b"".join(parts).translate(_LEVELS, _OTHERS)
+    for _ in range(FLAT_LEVELS):  # most lists are flat
+        brackets = brackets.replace(b"\x02\x00", b"")
+    if DEEPEST in brackets:
+        return NESTING_MAX + 1
+    return FLAT_LEVELS + max(accumulate(map((-1).__add__, brackets)), default=0)
 
 
 def serialized(serde: Serde[T], records: Records[T]) -> list[bytes]:

@@ -211,6 +211,8 @@ class NodeConfig:
     client_records: str = AUTO_RECORDS
     serves_produce: bool = True
     """False: no listener takes records of clients, since a state machine reads the log; no property sets it."""
+    forward_size_bytes_max: int = 0
+    """Largest request with commands that other nodes forward, where a state machine takes them; no property sets it."""
     client_producers_max: int = 10_000
     """Idempotent producers that are remembered; no property sets it, and simulated nodes remember fewer."""
     request_size_bytes_max: int = 104_857_600

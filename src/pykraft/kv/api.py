@@ -44,8 +44,8 @@ AsgiScope: TypeAlias = MutableMapping[str, Any]
 AsgiReceive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 AsgiSend: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-BODY_SIZE_BYTES_MAX: Final = 1 << 18
-"""A command has at most 60,000 bytes, which the escapes of JSON make three times as many."""
+BODY_SIZE_BYTES_MAX: Final = 1 << 21
+"""A command has at most 1 MiB, which the escapes of JSON may make twice as many."""
 BODY_TIMEOUT_S: Final = 10.0
 WRITE_TIMEOUT_S: Final = 15.0
 """How long a client may read nothing while an answer is written to it."""

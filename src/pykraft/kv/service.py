@@ -132,7 +132,7 @@ def require_package() -> None:
         import pykraft.kv.http_server  # noqa: F401 - only whether it is there
 
 
-async def serve(config: NodeConfig, at: Endpoint, *, skip_offsets: Collection[int] = ()) -> None:
+async def serve(config: NodeConfig, at: Endpoint, *, hold_at: Collection[int] = ()) -> None:
     """Run the node and its API until a signal. Errors: ConfigError for an address; those of a node."""
     require_package()
     from pykraft.kv.http_server import HttpServer
@@ -143,7 +143,7 @@ async def serve(config: NodeConfig, at: Endpoint, *, skip_offsets: Collection[in
     except OSError as error:
         raise not_bound(OPTION, str(at), error) from error
     try:
-        async with until_signal(), Replicated(config, KeyValues(), skip_offsets=skip_offsets) as node:
+        async with until_signal(), Replicated(config, KeyValues(), hold_at=hold_at) as node:
             api = KeyValueApi(node)
             http = HttpServer(api, sockets)
             _print_ready(node, config.cluster_id, at, port_of(sockets))

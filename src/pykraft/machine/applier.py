@@ -15,14 +15,15 @@ Source: ours (ADR 068, ADR 086, ADR 180).
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import accumulate
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from pykraft.client.leadership import LeaderAndEpoch
 from pykraft.client.node import Node
 from pykraft.client.reader import Reader, StateReader
-from pykraft.errors import BufferFullError
+from pykraft.errors import BufferFullError, DeserializeError
+from pykraft.machine.log_skips import wait_skipped
 from pykraft.machine.records import encode_commands
 from pykraft.machine.replica import (
     SESSION_TIMEOUT_MS,
@@ -158,6 +159,8 @@ class Applier(Generic[C, R]):
         """The log time that the state machine waits for."""
         self.deadline_moved = asyncio.Event()
         """Set when ``deadline_ms`` changed, or whether this node leads."""
+        self.versions: dict[asyncio.Future[None], int] = {}
+        """Who waits until the nodes agree on a version of the code."""
         self.silence_ms_max = SESSION_TIMEOUT_MS
         """The leader writes the time when the log has been silent for so long, if anybody counts on it."""
         self._applied_s: float | None = None
@@ -169,6 +172,10 @@ class Applier(Generic[C, R]):
         self.replica.watchers = self.sessions
         self.check: StateCheck | None = None
         """Compares this replica with others, if the program wants that."""
+        self.held_at: int | None = None
+        """The offset of a command before which the machine stands, until it is skipped."""
+        self.committed: Callable[[], Awaitable[Offset]]
+        """Asks the leader what is committed."""
         self.loading_offset: Offset | None = None
         """End of the snapshot that is being loaded (exclusive): the state is a part of it until then."""
         self.loaded_end_offset = Offset(0)
@@ -191,6 +198,8 @@ class Applier(Generic[C, R]):
                     left, left_bytes = PIECE_COMMANDS, PIECE_SIZE_BYTES
                     await asyncio.sleep(0)
         self._look_at_deadline()
+        if self.versions:
+            self._look_at_version()
 
     def handle_leader_change(self, leader_and_epoch: LeaderAndEpoch) -> None:
         # A leader hears this when it has applied everything before its epoch, so the log's last time is known.
@@ -214,6 +223,8 @@ class Applier(Generic[C, R]):
         if self.check is not None:
             self.check.loaded()
         self._look_at_deadline()
+        if self.versions:
+            self._look_at_version()
         commands = [(at, sequence) for at, session in self.sessions.items() for sequence in session.waiters]
         for news in self.replica.kept_news(self.openings, commands):
             self._notify(news)
@@ -233,7 +244,12 @@ class Applier(Generic[C, R]):
         return min(self.silence_ms_max, max(TICK_MS_MIN, left_ms // TICKS_BEFORE_DEADLINE))
 
     async def _apply(self, values: Sequence[bytes], base_offset: int, epoch: Epoch) -> int:
-        count = self.replica.apply_commands(values, base_offset, epoch)
+        try:
+            count = self.replica.apply_commands(values, base_offset, epoch)
+        except DeserializeError as error:
+            # Those before it are applied; the next call begins with it.
+            await self._pass_over(error)
+            return error.offset - base_offset
         if count:
             return count
         news = self.replica.apply(values[0], Offset(base_offset), epoch)
@@ -242,6 +258,20 @@ class Applier(Generic[C, R]):
         elif news is not None and self.check is not None:
             await self.check.met(news, base_offset)
         return 1
+
+    async def _pass_over(self, error: DeserializeError) -> None:
+        """Return when this command is skipped. Errors: the given one."""
+        self.held_at = error.offset
+        await wait_skipped(self._node, error, self.committed)
+        self.replica.skips[error.offset] = False
+        self.held_at = None
+
+    def _look_at_version(self) -> None:
+        agreed = self.replica.code_version
+        for waiter in [waiter for waiter, version in self.versions.items() if version <= agreed]:
+            del self.versions[waiter]
+            if not waiter.done():
+                waiter.set_result(None)
 
     def _look_at_deadline(self) -> None:
         deadline_ms = self.replica.machine.deadline_ms()

@@ -8,7 +8,7 @@ other error they are not in the log and never will be. Of the leader's codes REQ
 The leader stamps the records with its own log time, and refuses what its own state machine cannot read: whatever it
 appends is applied everywhere. A DIGEST ends a node that differs, and anybody can send one in a voter's name. So the
 leader asks that voter, where the log places it, with the same request: a node that gets a DIGEST in its own name
-answers whether it is its own.
+answers whether it is its own. In the same way it asks each voter for the version of its code.
 
 Reads are linearizable: one begins only when this node has applied everything that was committed when it arrived. All
 that wait share one confirmation of the leader, which begins after they arrived; one that may be out of date by a
@@ -36,7 +36,15 @@ from pykraft.errors import (
     UnreachableError,
 )
 from pykraft.machine.applier import Applier
-from pykraft.machine.records import check_forwarded, forwarded_digest, pack_records, stamped, unpack_records
+from pykraft.machine.records import (
+    DigestRecord,
+    VersionRecord,
+    check_forwarded,
+    forwarded_alone,
+    pack_records,
+    stamped,
+    unpack_records,
+)
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.server.clock import now
@@ -45,7 +53,7 @@ from pykraft.types import Endpoint, Epoch, Offset
 ConnectForward: TypeAlias = Callable[[Endpoint, int], Awaitable[Connection]]
 """Connects to an endpoint within a timeout in ms. Errors: UnreachableError."""
 BATCH_SIZE_BYTES_MAX: Final = 61_000
-"""Bytes of records in one request: a node accepts requests of 64 KiB."""
+"""Bytes of records that are gathered into one request; a larger command is alone in one."""
 RECORD_OVERHEAD_BYTES: Final = 4
 """Most bytes that a request adds to a record."""
 TIMEOUT_MS: Final = 5_000
@@ -79,15 +87,15 @@ class ForwardConnection:
         self._node.call_host(lambda host: host.note_commit(epoch, end_offset, now()))
         return offset
 
-    async def confirm(self, voter_id: int, digest: bytes) -> None:
-        """Ask a voter, where the log places it, whether this DIGEST in its name is its own.
+    async def confirm(self, voter_id: int, question: bytes) -> Offset:
+        """Ask a voter, where the log places it, whether this DIGEST in its name is its own, or what VERSION it has.
 
         Errors: those of `ask`, also when it is not.
         """
         endpoint = self._node.voter_node(voter_id)
         if endpoint is None:
-            raise RefusedError("the digest", ErrorCode.INVALID_REQUEST, f"node {voter_id} is no voter")
-        self._judge(await self._answered(endpoint, (digest,)))
+            raise RefusedError("the question", ErrorCode.INVALID_REQUEST, f"node {voter_id} is no voter")
+        return self._judge(await self._answered(endpoint, (question,)))
 
     async def close(self) -> None:
         """Close the connection."""
@@ -161,7 +169,7 @@ class Forwarder:
         self._reads = ForwardConnection(node, cluster_id, connect)
         self._digests = ForwardConnection(node, cluster_id, connect)
         self._asked: set[int] = set()
-        """Voters that are asked whether a digest is theirs."""
+        """Voters that are asked whether a digest is theirs, or for their version."""
         self._cluster_id, self._connect = cluster_id, connect
         self._turns = asyncio.Semaphore(APPENDS_MAX)
 
@@ -194,17 +202,17 @@ class Forwarder:
         """Forward a DIGEST, which shares no request: the leader may refuse it. Errors: see `ForwardConnection.ask`."""
         await self._digests.ask((digest,))
 
-    async def confirm(self, voter_id: int, digest: bytes) -> None:
-        """Ask a voter whether this DIGEST is its own; each voter has one question at a time.
+    async def confirm(self, voter_id: int, question: bytes) -> Offset:
+        """Ask a voter whether this DIGEST is its own, or what VERSION it has; each has one question at a time.
 
         Errors: see `ForwardConnection.confirm`; BufferFullError while another one is asked.
         """
         if voter_id in self._asked:
-            raise BufferFullError(f"node {voter_id} is being asked about another digest")
+            raise BufferFullError(f"node {voter_id} is being asked something else")
         connection = ForwardConnection(self._node, self._cluster_id, self._connect)
         self._asked.add(voter_id)
         try:
-            await connection.confirm(voter_id, digest)
+            return await connection.confirm(voter_id, question)
         finally:
             self._asked.discard(voter_id)
             await connection.close()
@@ -219,6 +227,8 @@ class Forwarder:
 
 REQUESTS_MAX: Final = 1_000
 """Requests of other nodes at one time; one more is told to come later."""
+REQUESTS_SIZE_BYTES_MAX: Final = 1 << 25
+"""The same in bytes of their records."""
 ERROR_TEXT_MAX: Final = 1_000
 """Characters of an error in an answer: it may quote the request."""
 
@@ -231,7 +241,7 @@ class ForwardServer:
         node: Node[bytes],
         applier: Applier[Any, Any],
         cluster_id: str,
-        confirm: Callable[[int, bytes], Awaitable[None]],
+        confirm: Callable[[int, bytes], Awaitable[object]],
     ) -> None:
         """``confirm`` asks a voter about a DIGEST, see `pykraft.machine.forwarder.Forwarder`."""
         self._confirm = confirm
@@ -239,6 +249,8 @@ class ForwardServer:
         self._applier = applier
         self._cluster_id = cluster_id
         self._tasks: set[asyncio.Task[None]] = set()
+        self._size_bytes = 0
+        """Of the records in requests that are under way."""
 
     def start(self) -> None:
         """Offer the API from now on."""
@@ -277,23 +289,40 @@ class ForwardServer:
             raise PykraftError(f"this node is of cluster {self._cluster_id}, the request of {request['cluster_id']}")
         if len(self._tasks) > REQUESTS_MAX:
             raise BufferFullError(f"{REQUESTS_MAX} requests of other nodes are under way")
-        records = unpack_records(bytes(request["records"]))
+        data = bytes(request["records"])
+        if self._size_bytes + len(data) > REQUESTS_SIZE_BYTES_MAX:
+            raise BufferFullError(f"requests of other nodes with {self._size_bytes} bytes are under way")
+        self._size_bytes += len(data)
+        try:
+            return await self._act_on(unpack_records(data))
+        finally:
+            self._size_bytes -= len(data)
+
+    async def _act_on(self, records: Sequence[bytes]) -> Offset:
         if not records:
             offset: Offset = await self._node.ask(lambda host, answer: host.read_index(now(), answer))
             return offset
-        digest = forwarded_digest(records)
-        if digest is None:
+        alone = forwarded_alone(records)
+        known = self._node.leader_and_epoch
+        if isinstance(alone, VersionRecord):
+            if alone.version != self._node.node_id:
+                raise PykraftError(f"this node is {self._node.node_id}, not {alone.version}")
+            return Offset(self._applier.replica.machine.code_version)
+        if alone is None:
             commands = (command for command in map(check_forwarded, records) if command is not None)
             self._applier.replica.read_ahead(commands)
-        elif digest.node_id == self._node.node_id:
-            if self._applier.check is None or not self._applier.check.has_found(digest):
-                raise PykraftError(f"node {digest.node_id} did not find this at offset {digest.offset}")
-            return Offset(digest.offset)
-        else:
-            known = self._node.leader_and_epoch
-            if known.leader_id != self._node.node_id:
-                raise NotLeaderError(known.leader_id, known.epoch)
-            await self._confirm(digest.node_id, records[0])
+        elif isinstance(alone, DigestRecord) and alone.node_id == self._node.node_id:
+            if self._applier.check is None or not self._applier.check.has_found(alone):
+                raise PykraftError(f"node {alone.node_id} did not find this at offset {alone.offset}")
+            return Offset(alone.offset)
+        elif known.leader_id != self._node.node_id:
+            raise NotLeaderError(known.leader_id, known.epoch)
+        elif isinstance(alone, DigestRecord):
+            await self._confirm(alone.node_id, records[0])
+        elif self._applier.held_at != alone.offset:
+            raise PykraftError(
+                f"the leader's machine does not stand before offset {alone.offset}, so nothing is skipped"
+            )
         time_ms = self._applier.time_ms()
         committed = await self._node.propose([stamped(record, time_ms) for record in records])
         return committed.base_offset
@@ -325,6 +354,7 @@ class MachineReads:
         """Those that share the next confirmation."""
         self._serving: list[asyncio.Future[Offset]] = []
         self._task: asyncio.Task[None] | None = None
+        applier.committed = self._ask
         self._confirmed: tuple[float, Offset] | None = None
         """When the last confirmation began, and its offset."""
         self._error: Exception | None = None

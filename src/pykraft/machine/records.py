@@ -12,6 +12,8 @@ A record of the log continues with its log time (int64, ms), then by kind:
     TICK     nothing
     CHECK    nothing: here every replica takes a digest of its state
     DIGEST   node int32 | offset of the CHECK int64 | kind of digest int32 | state 16 bytes | 4 bytes for each command
+    VERSION  version of the machine's code int32: from here on commands of it may come; as a question to a node, its id
+    SKIP     offset int64 of a command before it that no node applies
 
 All sequence numbers below ``acknowledged`` have had their result, or are given up: none of them is ever applied again.
 
@@ -21,10 +23,12 @@ A record of a snapshot continues by kind:
     SESSION  id int64 | nonce 16 bytes | time of the last use int64 | acknowledged int64
     RESULT   session int64 | sequence int64 | 0 for a result or 1 for a rejection, uint8 | the result's bytes, or text
     STATE    a record of the application's state
+    VERSION  version of the machine's code on which the quorum has agreed int32; left out for 0
+    SKIPPED  offset int64 of a command that was skipped
 
 Invariant: a record of a later version is never guessed at: a node that does not know it stops, because replicas that
 read the same record differently would part. Later versions are 2 to 15, and a later kind of record of version 1 is one
-of 6 to 15. Everything else that is none of the above is foreign to all versions, so all replicas may pass over it.
+of 8 to 15. Everything else that is none of the above is foreign to all versions, so all replicas may pass over it.
 
 Source: ours (ADR 068).
 """
@@ -51,6 +55,10 @@ _LENGTH: Final = struct.Struct(">I")
 _STATE: Final = struct.Struct(">BB")
 _DIGEST: Final = struct.Struct(">BBqiqI16s")
 COMMAND_DIGEST_SIZE_BYTES: Final = 4
+_CODE: Final = struct.Struct(">BBqi")
+_CODE_IN_SNAPSHOT: Final = struct.Struct(">BBi")
+_SKIP: Final = struct.Struct(">BBqq")
+_SKIPPED: Final = struct.Struct(">BBq")
 _TIME: Final = struct.Struct(">q")
 _TIME_AT: Final = _STATE.size
 _SEQUENCE_AT: Final = _STATE.size + 2 * _TIME.size
@@ -65,6 +73,8 @@ class LogKind(IntEnum):
     TICK = 3
     CHECK = 4
     DIGEST = 5
+    VERSION = 6
+    SKIP = 7
 
 
 class SnapshotKind(IntEnum):
@@ -74,6 +84,8 @@ class SnapshotKind(IntEnum):
     SESSION = 17
     RESULT = 18
     STATE = 19
+    VERSION = 20
+    SKIPPED = 21
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +133,23 @@ class DigestRecord:
     """The digests of the commands before it, `COMMAND_DIGEST_SIZE_BYTES` each; the last one belongs to the last."""
 
 
-LogRecord: TypeAlias = OpenRecord | CommandRecord | TickRecord | CheckRecord | DigestRecord
+@dataclass(frozen=True, slots=True)
+class VersionRecord:
+    """All voters know commands of this version. Where the leader asks a node what it knows, ``version`` is its id."""
+
+    time_ms: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class SkipRecord:
+    """The operator gave the command at this offset up."""
+
+    time_ms: int
+    offset: int
+
+
+LogRecord: TypeAlias = OpenRecord | CommandRecord | TickRecord | CheckRecord | DigestRecord | VersionRecord | SkipRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +187,21 @@ class StateRecord:
     value: bytes
 
 
-SnapshotRecord: TypeAlias = TimeRecord | SessionRecord | ResultRecord | StateRecord
+@dataclass(frozen=True, slots=True)
+class AgreedRecord:
+    """The version of the machine's code on which the quorum had agreed."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedRecord:
+    """The command at this offset was not applied, since the operator gave it up."""
+
+    offset: int
+
+
+SnapshotRecord: TypeAlias = TimeRecord | AgreedRecord | SkippedRecord | SessionRecord | ResultRecord | StateRecord
 COMMAND_KIND: Final = int(LogKind.COMMAND)
 _COMMAND_START: Final = bytes((VERSION, COMMAND_KIND))
 
@@ -173,6 +215,10 @@ def encode_log_record(record: LogRecord) -> bytes:
     if isinstance(record, DigestRecord):
         numbers = (record.time_ms, record.node_id, record.offset, record.kind)
         return _DIGEST.pack(VERSION, LogKind.DIGEST, *numbers, record.state) + record.commands
+    if isinstance(record, VersionRecord):
+        return _CODE.pack(VERSION, LogKind.VERSION, record.time_ms, record.version)
+    if isinstance(record, SkipRecord):
+        return _SKIP.pack(VERSION, LogKind.SKIP, record.time_ms, record.offset)
     kind = LogKind.TICK if isinstance(record, TickRecord) else LogKind.CHECK
     return _HEAD.pack(VERSION, kind, record.time_ms)
 
@@ -210,6 +256,10 @@ def decode_log_record(data: bytes) -> LogRecord:
         if version == VERSION and kind == LogKind.DIGEST:
             node_id, offset, digest_kind, state = _DIGEST.unpack_from(data)[3:]
             return DigestRecord(time_ms, node_id, offset, digest_kind, state, data[_DIGEST.size :])
+        if version == VERSION and kind == LogKind.VERSION:
+            return VersionRecord(time_ms, _CODE.unpack(data)[3])
+        if version == VERSION and kind == LogKind.SKIP:
+            return SkipRecord(time_ms, _SKIP.unpack(data)[3])
     except struct.error:
         pass
     start = data[: _STATE.size]
@@ -222,7 +272,7 @@ def decode_log_record(data: bytes) -> LogRecord:
 def check_forwarded(data: bytes) -> bytes | None:
     """The command of a record that another node forwards with others; None for another record that nodes forward so.
 
-    The leader alone writes the time, and asks for digests, which come alone (`forwarded_digest`).
+    The leader alone writes the time, and asks for digests, which come alone (`forwarded_alone`).
     Errors: UnknownRecordError.
     """
     if _is_command(data):
@@ -232,10 +282,10 @@ def check_forwarded(data: bytes) -> bytes | None:
     return None
 
 
-def forwarded_digest(records: Sequence[bytes]) -> DigestRecord | None:
-    """The digest that these records are, all alone. Errors: UnknownRecordError."""
+def forwarded_alone(records: Sequence[bytes]) -> DigestRecord | VersionRecord | SkipRecord | None:
+    """The digest, the question or the skip that these records are, all alone. Errors: UnknownRecordError."""
     record = decode_log_record(records[0]) if len(records) == 1 and not _is_command(records[0]) else None
-    return record if isinstance(record, DigestRecord) else None
+    return record if isinstance(record, DigestRecord | VersionRecord | SkipRecord) else None
 
 
 def stamped(data: bytes, time_ms: int) -> bytes:
@@ -273,6 +323,10 @@ def encode_snapshot_record(record: SnapshotRecord) -> bytes:
         case ResultRecord():
             numbers = (record.session_id, record.sequence, record.is_rejection)
             return _RESULT.pack(VERSION, SnapshotKind.RESULT, *numbers) + record.value
+        case AgreedRecord():
+            return _CODE_IN_SNAPSHOT.pack(VERSION, SnapshotKind.VERSION, record.version)
+        case SkippedRecord():
+            return _SKIPPED.pack(VERSION, SnapshotKind.SKIPPED, record.offset)
         case StateRecord():
             return _STATE.pack(VERSION, SnapshotKind.STATE) + record.value
 
@@ -291,6 +345,10 @@ def decode_snapshot_record(data: bytes) -> SnapshotRecord:
             return SessionRecord(session, nonce, used_ms, acknowledged)
         if version == VERSION and kind == SnapshotKind.HEAD:
             return TimeRecord(*_SNAPSHOT_HEAD.unpack(data)[2:])
+        if version == VERSION and kind == SnapshotKind.VERSION:
+            return AgreedRecord(_CODE_IN_SNAPSHOT.unpack(data)[2])
+        if version == VERSION and kind == SnapshotKind.SKIPPED:
+            return SkippedRecord(_SKIPPED.unpack(data)[2])
     except struct.error:
         pass
     raise _unknown(data)

@@ -47,6 +47,7 @@ from pykraft.errors import (
     UsageError,
 )
 from pykraft.machine.applier import Applier
+from pykraft.machine.code_version import CodeVersions, voter_ids
 from pykraft.machine.forwarder import BATCH_SIZE_BYTES_MAX, ConnectForward, Forwarder, ForwardServer, MachineReads
 from pykraft.machine.membership import Membership
 from pykraft.machine.records import CheckRecord, TickRecord, encode_log_record
@@ -152,14 +153,6 @@ class StateCheckWriter:
             await self._node.wait_applied(self._applier, committed.end_offset)
 
 
-def voter_ids(node: Node[bytes]) -> list[int]:
-    """The ids of the voters that this node knows; none before its start and after its end."""
-    try:
-        return [int(voter.key.id) for voter in node.latest_voter_set.voters]
-    except NotRunningError:
-        return []
-
-
 TICKS_OF_A_SESSION: Final = 4
 """While nothing else is written, the leader writes the time so often in a session's timeout."""
 PAUSE_S_MIN: Final = 0.01
@@ -218,8 +211,10 @@ TIMEOUT_MS: Final = 10_000
 """How long `Replicated.execute` tries by default."""
 TIMEOUT_MS_MAX: Final = 30_000
 """Half of a session's timeout, so that a session outlives each command of it."""
-COMMAND_SIZE_BYTES_MAX: Final = 60_000
-"""A command that is forwarded fits into a request of 64 KiB; the same limit holds on every node."""
+COMMAND_SIZE_BYTES_MAX: Final = 1 << 20
+"""The same limit holds on every node; a larger one would hold up all others."""
+FORWARD_SIZE_BYTES_MAX: Final = COMMAND_SIZE_BYTES_MAX + (1 << 16)
+"""A request with such a command."""
 
 
 class Replicated(Generic[M_co]):
@@ -235,14 +230,15 @@ class Replicated(Generic[M_co]):
         *,
         own_thread: bool = False,
         check_every: int | None = None,
-        skip_offsets: Collection[int] = (),
+        hold_at: Collection[int] = (),
         runtime: MachineRuntime = PROGRAM,
     ) -> None:
         """Open nothing yet. The simulator passes a ``runtime``.
 
         With ``check_every`` nodes compare digests of their states after so many commands, and a node whose state is not
         that of the majority ends with ReplicasPartedError, which names the command; see `pykraft.machine.state_check`.
-        ``skip_offsets`` are commands in the log that no node can read, the same on all nodes: they are not applied.
+        ``hold_at`` are offsets of commands that end nodes: the machine stands before each until the operator skips it
+        with `pykraft machine skip`. Leave it on all nodes until each has a snapshot that ends later.
 
         Errors: UsageError for an invalid configuration or machine.
         """
@@ -250,10 +246,12 @@ class Replicated(Generic[M_co]):
             raise UsageError(f"{machine!r} is not a state machine: derive its class from pykraft.machine.StateMachine")
         self._machine = machine
         # Every replica must read all records, so only those of the state machine may get into the log.
-        self.node: Node[bytes] = runtime.make_node(replace(config, serves_produce=False), own_thread)
+        self.node: Node[bytes] = runtime.make_node(
+            replace(config, serves_produce=False, forward_size_bytes_max=FORWARD_SIZE_BYTES_MAX), own_thread
+        )
         """The node, for its address, its leader and its metrics."""
         self._replica: MachineReplica[Any, Any] = MachineReplica(
-            machine, session_timeout_ms=runtime.session_timeout_ms, skipped_offsets=skip_offsets
+            machine, session_timeout_ms=runtime.session_timeout_ms, hold_at=hold_at
         )
         self._replica.on_not_applied = runtime.on_not_applied
         self._applier = Applier(self.node, self._replica)
@@ -264,6 +262,7 @@ class Replicated(Generic[M_co]):
         self._submission.group_size_bytes_max = min(BATCH_SIZE_BYTES_MAX, config.raft.batch_size_bytes_max // 2)
         self._reads = MachineReads(self.node, self._applier, self._forwarder)
         self._log_ticks = LogTicks(self.node, self._applier, runtime.session_timeout_ms)
+        self._versions = CodeVersions(self.node, self._applier, self._forwarder)
         self._check_writer: StateCheckWriter | None = None
         if check_every is not None:
             whole_number("check_every", check_every, least=1, most=CHECK_EVERY_MAX)
@@ -279,10 +278,10 @@ class Replicated(Generic[M_co]):
 
     @staticmethod
     def in_thread(
-        config: NodeConfig, machine: M, *, check_every: int | None = None, skip_offsets: Collection[int] = ()
+        config: NodeConfig, machine: M, *, check_every: int | None = None, hold_at: Collection[int] = ()
     ) -> ThreadedReplicated[M]:
         """A node for programs without a loop: its calls wait, and it runs in a thread of its own."""
-        return ThreadedReplicated(config, machine, check_every=check_every, skip_offsets=skip_offsets)
+        return ThreadedReplicated(config, machine, check_every=check_every, hold_at=hold_at)
 
     async def bind(self) -> None:
         await self.node.bind()
@@ -299,11 +298,10 @@ class Replicated(Generic[M_co]):
         weakref.finalize(machine, _USED.discard, id(machine))
         self._server.start()
         self._watch = asyncio.get_running_loop().create_task(self._tell_of_end(), name="pykraft machine")
-        self._writers = [
-            asyncio.get_running_loop().create_task(self._log_ticks.run(), name="pykraft machine's log time")
-        ]
+        writers = [self._log_ticks.run(), self._versions.run()]
         if self._check_writer is not None:
-            self._writers.append(asyncio.get_running_loop().create_task(self._check_writer.run(), name="pykraft check"))
+            writers.append(self._check_writer.run())
+        self._writers = [asyncio.get_running_loop().create_task(each, name="pykraft's records") for each in writers]
 
     async def __aenter__(self) -> Self:
         if self._watch is None:
@@ -344,6 +342,8 @@ class Replicated(Generic[M_co]):
         if type(timeout_ms) is not int or not 1 <= timeout_ms <= TIMEOUT_MS_MAX:
             whole_number("timeout_ms", timeout_ms, least=1, most=TIMEOUT_MS_MAX)
         data = self._machine.commands.serialize(command)
+        if self._replica.is_newer(command):
+            await self._versions.wait(self._machine.version_of(command), timeout_ms)
         if type(data) is not bytes or len(data) > COMMAND_SIZE_BYTES_MAX:
             raise UsageError(f"a command takes at most {COMMAND_SIZE_BYTES_MAX} bytes: its serde made {_shown(data)}")
         return self._result(await self._submission.execute(data, timeout_ms))
@@ -422,10 +422,10 @@ class ThreadedReplicated(Generic[M_co]):
     """A `StateMachine` on this node, for threads: see `Replicated.in_thread`. Use it in ``with``, or `start` it."""
 
     def __init__(
-        self, config: NodeConfig, machine: M_co, *, check_every: int | None = None, skip_offsets: Collection[int] = ()
+        self, config: NodeConfig, machine: M_co, *, check_every: int | None = None, hold_at: Collection[int] = ()
     ) -> None:
         """Open nothing yet. Errors: UsageError for an invalid configuration or machine."""
-        self._replicated = Replicated(config, machine, check_every=check_every, skip_offsets=skip_offsets)
+        self._replicated = Replicated(config, machine, check_every=check_every, hold_at=hold_at)
         self._thread = threading.Thread(target=self._run, name="pykraft machine", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = asyncio.Event()

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, ForwardRef, Generic, NamedTuple, TypeVa
 
 import msgspec
 
-from pykraft.client.serde import Serde, check_nesting, from_json, json_serde
+from pykraft.client.serde import Serde, check_nesting, from_json, json_serde, nested_little
 from pykraft.errors import UsageError
 
 T = TypeVar("T")
@@ -118,13 +118,15 @@ R = TypeVar("R")
 class Applied(NamedTuple):
     """Where a command is in the log, and the log time in ms: the same on every replica.
 
-    ``session_id`` is -1 where only time has passed, see `StateMachine.elapse`.
+    ``session_id`` is -1 where only time has passed, see `StateMachine.elapse`. ``code_version`` is the version on which
+    all nodes have agreed, see `StateMachine.code_version`.
     """
 
     offset: int
     epoch: int
     time_ms: int
     session_id: int
+    code_version: int = 0
 
 
 class StateMachine(ABC, Generic[C, R]):
@@ -140,6 +142,8 @@ class StateMachine(ABC, Generic[C, R]):
     results: ClassVar[Serde[Any]] = json_serde
     snapshot_version: ClassVar[int] = 0
     """Increase it when `snapshot` writes an equal state in another way: only replicas of one version are compared."""
+    code_version: ClassVar[int] = 0
+    """Increase it with each version of the class that has new commands, or another effect of one: see `version_of`."""
 
     def __init_subclass__(cls, **others: Any) -> None:  # noqa: ANN401 - passed on to any base
         super().__init_subclass__(**others)
@@ -166,6 +170,15 @@ class StateMachine(ABC, Generic[C, R]):
         The leader calls it, so a command of another node counts as little as that of a stranger; see docs/trust.md. It
         must not look at the state, which changes until the command is applied.
         """
+
+    def version_of(self, command: C, /) -> int:
+        """The lowest `code_version` that knows this command; by default 0, of which every node knows all.
+
+        It depends on the command alone. A command of a version on which the nodes have not agreed yet waits outside of
+        the log, so old and new code may be in one quorum. An effect that is new goes by ``context.code_version``.
+        """
+        del command
+        return 0
 
     @abstractmethod
     def snapshot(self) -> Iterable[bytes]:
@@ -211,7 +224,7 @@ class _Results:
         self._decode: Callable[[bytes], Any] | None = None
 
     def serialize(self, record: Any) -> bytes:  # noqa: ANN401 - as above
-        return _encode_result(record)
+        return nested_little(lambda: _encode_result(record))
 
     def deserialize(self, data: bytes) -> Any:  # noqa: ANN401 - as above
         if self._decode is None:  # late, as for commands

@@ -19,7 +19,6 @@ from typing import Any, ClassVar, Final
 from pykraft.client.listener import StableRecords
 from pykraft.client.serde import Serde, from_json
 from pykraft.errors import CommandRejectedError
-from pykraft.machine.replicated import COMMAND_SIZE_BYTES_MAX
 from pykraft.machine.state_machine import Applied, StateMachine
 from pykraft.recipes.key_space import KeySpace, KeyWatches, SortedValues, item_size_bytes, text_size_bytes
 from pykraft.recipes.key_value_commands import (
@@ -59,6 +58,10 @@ class LeaseState:
     expires_ms: int
 
 
+JSON_SIZE_BYTES_MAX: Final = 60_000
+"""A longer command has its texts behind the JSON. Part of the format: replicas compare commands as bytes."""
+
+
 class RecordSerde:
     """Dataclasses, also within each other, as JSON lists: ``["Put","color","red",0,false]``; a tuple as a list.
 
@@ -68,7 +71,7 @@ class RecordSerde:
     """
 
     def __init__(
-        self, *classes: type, check: Callable[[object], None] | None = None, json_max: int = COMMAND_SIZE_BYTES_MAX
+        self, *classes: type, check: Callable[[object], None] | None = None, json_max: int = JSON_SIZE_BYTES_MAX
     ) -> None:
         """Older versions refuse commands that are longer as JSON than ``json_max``."""
         self._classes = {one.__name__: one for one in classes}

@@ -26,6 +26,7 @@ from typing import Final, Protocol, cast
 from pykraft.errors import ProtocolError
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import FrameReader
+from pykraft.protocol.messages import ApiKey
 from pykraft.types import Buffer
 
 
@@ -63,6 +64,7 @@ def unconfirmed_size_bytes(transport: asyncio.BaseTransport) -> int:
 
 WRITE_BUFFER_SIZE_BYTES_MAX: Final = 1024 * 1024
 """Above this many unsent bytes a connection is no longer read from."""
+_FORWARD: Final = ApiKey.FORWARD.to_bytes(2, "big")
 PIECE_SIZE_BYTES_MAX: Final = 64 * 1024
 """Bytes that are received at a time, except for the rest of a large frame."""
 LARGE_SIZE_BYTES_MIN: Final = 64 * 1024
@@ -114,6 +116,7 @@ class Link:
         loop: asyncio.AbstractEventLoop,
         frame_size_bytes_max: int,
         cut_size_bytes_max: int = 0,
+        other_size_bytes_max: int | None = None,
         piece: bytearray,
     ) -> None:
         """All links of a loop may share ``piece``, where the loop puts what it receives.
@@ -136,6 +139,7 @@ class Link:
         self._owner = owner
         self._loop = loop
         self._frames = FrameReader(frame_size_bytes_max, cut_size_bytes_max=cut_size_bytes_max)
+        self._other_size_bytes_max = frame_size_bytes_max if other_size_bytes_max is None else other_size_bytes_max
         self._piece = piece
         self._has_room = False
         self._next: Buffer | None = None
@@ -298,7 +302,7 @@ class Link:
         if not held_before:
             return None
         try:
-            return self._frames.take()
+            return self._fitting(self._frames.take())
         except ProtocolError as error:
             self.close()
             self._owner.link_refused(self, str(error))
@@ -307,6 +311,15 @@ class Link:
             held_size_bytes = self._frames.held_size_bytes
             if self.is_open and held_size_bytes != held_before:
                 self._owner.link_held(held_size_bytes - held_before)
+
+    def _fitting(self, found: Buffer | None) -> Buffer | None:
+        """This frame, unless it is larger than one of its kind may be. Errors: ProtocolError."""
+        if found is not None and len(found) > self._other_size_bytes_max and bytes(found[:2]) != _FORWARD:
+            text = (
+                f"a request of {len(found)} bytes that is no Forward; at most {self._other_size_bytes_max} are accepted"
+            )
+            raise ProtocolError(text)
+        return found
 
     def _set_reading(self) -> None:
         """Pause reading while a frame waits, or the peer does not read; its bytes then wait on its side."""

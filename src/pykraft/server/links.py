@@ -54,6 +54,8 @@ class LinkLimits:
     idle_ms_max: int
     dial_ms_max: int
     accepted_max: int
+    forward_size_bytes_max: int = 0
+    """For Forward, where that may be larger."""
     client_request_size_bytes_max: int = 0
     cut_size_bytes_max: int = 0
     client_listeners: tuple[str, ...] = ()
@@ -66,6 +68,7 @@ class LinkLimits:
     def of(cls, config: NodeConfig, accepted_max: int | None = None) -> LinkLimits:
         return cls(
             request_size_bytes_max=min(config.request_size_bytes_max, REQUEST_SIZE_BYTES_MAX),
+            forward_size_bytes_max=min(config.request_size_bytes_max, config.forward_size_bytes_max),
             client_request_size_bytes_max=min(
                 config.request_size_bytes_max, config.raft.batch_size_bytes_max + REQUEST_SIZE_BYTES_MAX
             ),
@@ -83,7 +86,15 @@ class LinkLimits:
         """Largest frame on a connection that this listener accepted, or that this node dialed (None)."""
         if listener is None:
             return self.answer_size_bytes_max
-        return self.client_request_size_bytes_max if self.is_clients(listener) else self.request_size_bytes_max
+        if self.is_clients(listener):
+            return self.client_request_size_bytes_max
+        return max(self.request_size_bytes_max, self.forward_size_bytes_max)
+
+    def other_size_bytes_max(self, listener: str | None) -> int:
+        """The same, but for Forward."""
+        most = self.frame_size_bytes_max(listener)
+        is_larger = listener is not None and not self.is_clients(listener)
+        return min(most, self.request_size_bytes_max) if is_larger else most
 
     def is_clients(self, listener: str | None) -> bool:
         """Whether a listener is for Kafka's clients, whose requests are cut if they are too large, and refused."""
@@ -311,6 +322,7 @@ class Links:
             loop=self._loop,
             frame_size_bytes_max=limits.frame_size_bytes_max(listener),
             cut_size_bytes_max=limits.cut_size_bytes_max if limits.is_clients(listener) else 0,
+            other_size_bytes_max=limits.other_size_bytes_max(listener),
             piece=self._piece,
         )
 

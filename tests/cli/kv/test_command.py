@@ -242,7 +242,7 @@ def test_a_node_has_the_file_and_what_overrides_it(tmp_path: Path, monkeypatch: 
         "node.id=1\nlisteners=CONTROLLER://127.0.0.1:9093\ncontroller.listener.names=CONTROLLER\n"
         f"controller.quorum.voters=1@127.0.0.1:9093\nlog.dirs={tmp_path / 'data'}\n"
     )
-    words = ("--http", "[::1]:81", "--override", "node.id=1", "--cluster-id", "mine", "--skip-offset", "4")
+    words = ("--http", "[::1]:81", "--override", "node.id=1", "--cluster-id", "mine", "--hold-at", "4")
     result = serving("--config", str(path), *words)
     assert result.exit_code == 0, result.exception
     [(config, at, skip)] = served
@@ -253,9 +253,9 @@ def test_a_node_has_the_file_and_what_overrides_it(tmp_path: Path, monkeypatch: 
     ("words", "told"),
     [
         (("--http", "a:1,b:2"), "give one host:port"),
-        (("--override", "a=b"), "--override, --cluster-id and --skip-offset need --config"),
-        (("--skip-offset", "4"), "--override, --cluster-id and --skip-offset need --config"),
-        (("--cluster-id", "a"), "--override, --cluster-id and --skip-offset need --config"),
+        (("--override", "a=b"), "--override, --cluster-id and --hold-at need --config"),
+        (("--hold-at", "4"), "--override, --cluster-id and --hold-at need --config"),
+        (("--cluster-id", "a"), "--override, --cluster-id and --hold-at need --config"),
         (("--http", "localhost:65535"), "ports are needed up to 65537"),
     ],
 )

@@ -20,8 +20,9 @@ from pykraft.core.on import fetch_response, read
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower
 from pykraft.host.host import Host
-from pykraft.machine import Applied, StateMachine, forwarder
+from pykraft.machine import Applied, StateMachine, forwarder, replica
 from pykraft.machine.applier import Applier, Attempt, ClientSession
+from pykraft.machine.code_version import CodeVersions
 from pykraft.machine.forwarder import ForwardConnection, MachineReads
 from pykraft.machine.records import (
     CommandRecord,
@@ -35,19 +36,26 @@ from pykraft.machine.records import (
 from pykraft.machine.replica import MachineReplica
 from pykraft.machine.submission import Submission, _CommandGroup
 from pykraft.machine.testing.recorded import WatchedMachine
+from pykraft.sim.run.simulation import Failure
+from pykraft.sim.run.world import Outcome
 from pykraft.types import Epoch, Instant, Offset
 from tests.machine.counters import Add, Counters
+from tests.machine.testing.upgrades import run_upgrade
 from tests.sim.mutants.patch import Patch
 
 
 @dataclass(frozen=True, slots=True)
 class MachineBug:
-    """``plant`` makes the bug; ``seed`` is a world in which it breaks the rule ``noticed_by``."""
+    """``plant`` makes the bug; ``seed`` is a world in which it breaks the rule ``noticed_by``.
+
+    Worlds are those of `tests.machine.testing.search`, or of ``run``.
+    """
 
     plant: Callable[[Patch], None]
     seed: int
     noticed_by: str
     machine: Callable[[], StateMachine[Add, int]] = Counters
+    run: Callable[[int], Outcome | Failure] | None = None
 
 
 def draw(random: Random) -> Add:
@@ -77,7 +85,7 @@ def load_keeps_old_sessions(patch: Patch) -> None:
     load = MachineReplica.load
 
     async def keeping(self: MachineReplica[Any, Any], values: AsyncIterator[bytes]) -> None:
-        before = dict(self._sessions)
+        before = self._sessions.copy()
         await load(self, values)
         self._sessions = before
 
@@ -357,6 +365,54 @@ class DateCounters(Counters):
         return super().apply(command, context) + time.gmtime(time.time()).tm_year
 
 
+def resumed_command_has_a_number_of_its_own(patch: Patch) -> None:
+    """A command whose outcome is unknown is executed once more, when its caller asks for the outcome."""
+
+    async def again(self: Submission[Any, Any], unfinished: errors.UnfinishedCommand, timeout_ms: int) -> Any:
+        return await self.execute(unfinished.data, timeout_ms)
+
+    patch.setattr(Submission, "resume", again)
+
+
+def new_command_waits_for_nobody(patch: Patch) -> None:
+    """A command that old nodes cannot read gets into the log before all are upgraded."""
+    patch.setattr(MachineReplica, "is_newer", lambda self, command: False)
+
+
+def leader_asks_nobody_for_the_version(patch: Patch) -> None:
+    """A leader with new code takes it for the code of all."""
+
+    async def own(self: CodeVersions, voter_id: int) -> int:
+        del voter_id
+        return self._known
+
+    patch.setattr(CodeVersions, "_version_of", own)
+
+
+def voter_that_does_not_answer_counts_as_new(patch: Patch) -> None:
+    """A voter that is down is left out of the agreement."""
+    version_of = CodeVersions._version_of
+
+    async def patient(self: CodeVersions, voter_id: int) -> int:
+        try:
+            return await version_of(self, voter_id)
+        except errors.PykraftError:
+            return self._known
+
+    patch.setattr(CodeVersions, "_version_of", patient)
+
+
+def snapshot_lacks_the_version(patch: Patch) -> None:
+    """A replica that began with a snapshot does not know on what the nodes have agreed."""
+
+    def without(head: Any, sessions: Any, state: Any, marks: Any = ()) -> Any:
+        del marks
+        return snapshot_records(head, sessions, state)
+
+    snapshot_records = replica._snapshot_records
+    patch.setattr(replica, "_snapshot_records", without)
+
+
 OF_ONE_PROCESS = (HashCounters, PidCounters, DateCounters)
 """What replicas in one process cannot differ in."""
 BUGS = {
@@ -386,4 +442,15 @@ BUGS = {
     "snapshot_lacks_a_counter": MachineBug(nothing, 0, "EqualReplicas", ForgetfulCounters),
     "rejected_command_changes_the_state": MachineBug(nothing, 0, "EqualReplicas", HalfRejecting),
     "state_changes_before_a_rejection": MachineBug(nothing, 0, "RejectedUnchanged", HastyRejecting),
+    "resumed_command_has_a_number_of_its_own": MachineBug(
+        resumed_command_has_a_number_of_its_own, 0, "AppliedOnce", run=run_upgrade
+    ),
+    "new_command_waits_for_nobody": MachineBug(new_command_waits_for_nobody, 6, "MachineGoesOn", run=run_upgrade),
+    "leader_asks_nobody_for_the_version": MachineBug(
+        leader_asks_nobody_for_the_version, 6, "MachineGoesOn", run=run_upgrade
+    ),
+    "voter_that_does_not_answer_counts_as_new": MachineBug(
+        voter_that_does_not_answer_counts_as_new, 49, "MachineGoesOn", run=run_upgrade
+    ),
+    "snapshot_lacks_the_version": MachineBug(snapshot_lacks_the_version, 23, "EqualReplicas", run=run_upgrade),
 }

@@ -11,6 +11,8 @@ from tests.machine.testing.find import Noticed, play_with, search
 def noticed(bug: MachineBug, seed: int) -> Noticed:
     """See `tests.machine.testing.find`."""
     commands = partial(DrawnCommands, draw)
+    if bug.run is not None:
+        return play_with(bug.plant, partial(bug.run, seed))
     return play_with(bug.plant, partial(run_machines, bug.machine, commands, seed, scenario=scenario_of("all")))
 
 

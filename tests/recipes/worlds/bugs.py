@@ -12,7 +12,7 @@ from typing import Any
 
 from pykraft import recipes
 from pykraft.client import LeaderAndEpoch, StableRecords
-from pykraft.errors import CompactedError
+from pykraft.errors import CommandRejectedError, CompactedError
 from pykraft.machine import Applied, applier
 from pykraft.machine.applier import Applier, LeaderClock
 from pykraft.machine.records import TimeRecord
@@ -447,6 +447,99 @@ def barrier_counts_the_dead(patch: Patch) -> None:
     patch.setattr(recipes.KeyValueStore, "transact", without)
 
 
+def rejected_transaction_leaves_something(patch: Patch) -> None:
+    """A transaction that is rejected has put its first key before."""
+    transact = recipes.KeyValues._transact
+
+    def leaving(self: recipes.KeyValues, transaction: recipes.Transaction, time_ms: int) -> Any:
+        try:
+            return transact(self, transaction, time_ms)
+        except CommandRejectedError:
+            for one in transaction.then:
+                if isinstance(one, recipes.Put):
+                    self._put(replace(one, lease=0), self.space.revision + 1)
+                    break
+            raise
+
+    patch.setattr(recipes.KeyValues, "_transact", leaving)
+
+
+def watch_misses_the_compacted_revision(patch: Patch) -> None:
+    """A watch from the oldest revision that is kept begins behind it."""
+    changes = KeySpace.changes
+
+    def later(self: KeySpace, revision: int, key: str, end: str | None) -> Any:
+        return changes(self, revision + (revision == self.oldest_revision > 1), key, end)
+
+    patch.setattr(KeySpace, "changes", later)
+
+
+def barrier_opens_twice(patch: Patch) -> None:
+    """A party that opens the barrier does not look whether another one has."""
+    transact = recipes.KeyValueStore.transact
+
+    async def blind(
+        self: recipes.KeyValueStore, then: Sequence[Any], conditions: Sequence[Any] = (), *rest: Any
+    ) -> Any:
+        is_opening = bool(then) and all(
+            isinstance(one, recipes.Put) and one.key.startswith(START) and not one.numbered for one in then
+        )
+        return await transact(self, then, () if is_opening else conditions, *rest)
+
+    patch.setattr(recipes.KeyValueStore, "transact", blind)
+
+
+def claim_is_left_behind(patch: Patch) -> None:
+    """The end of a job leaves its claim to the lease of the node, which others keep."""
+    end = TakenJob._end.fget  # type: ignore[attr-defined]
+
+    def without(self: TakenJob) -> list[Any]:
+        return [one for one in end(self) if "/claim/" not in one.key]
+
+    patch.setattr(TakenJob, "_end", property(without))
+
+
+def dead_letter_is_lost(patch: Patch) -> None:
+    """A job that failed too often is deleted."""
+    transact = recipes.KeyValueStore.transact
+
+    async def lost(self: recipes.KeyValueStore, then: Sequence[Any], *rest: Any) -> Any:
+        kept = [one for one in then if not (isinstance(one, recipes.Put) and "/buried/" in one.key)]
+        return await transact(self, kept, *rest)
+
+    patch.setattr(recipes.KeyValueStore, "transact", lost)
+
+
+def try_lock_takes_what_is_held(patch: Patch) -> None:
+    """Who only tries is as good as a holder."""
+
+    @asynccontextmanager
+    async def bold(store: recipes.KeyValueStore, name: str, **named: Any) -> AsyncIterator[recipes.HeldLock]:
+        space, holder = namespace("lock", name), named["holder"]
+        async with recipes.coordination.numbered(store, space, holder, named["ttl_ms"]) as own:
+            yield recipes.HeldLock(own.created, own.key)
+
+    patch.setattr(recipes, "try_lock", bold)
+
+
+def lock_is_not_given_back(patch: Patch) -> None:
+    """The end of a block leaves the lock to the lease of the node, which others keep."""
+
+    @asynccontextmanager
+    async def careless(store: recipes.KeyValueStore, name: str, **named: Any) -> AsyncIterator[recipes.HeldLock]:
+        transact, space = store.transact, namespace("lock", name)
+
+        async def keep(then: Sequence[Any], *rest: Any, **others: Any) -> Any:
+            kept = [one for one in then if not (isinstance(one, recipes.Delete) and one.key.startswith(space))]
+            return await transact(kept, *rest, **others)
+
+        setattr(store, "transact", keep)  # noqa: B010 - of this store alone
+        async with lock(store, name, **named) as held:
+            yield held
+
+    patch.setattr(recipes, "lock", careless)
+
+
 BUGS = {
     "lease_is_not_kept": RecipeBug(lease_is_not_kept, 0, "StoreIsAsTold"),
     "lease_ends_early": RecipeBug(lease_ends_early, 0, "StoreIsAsTold"),
@@ -482,4 +575,11 @@ BUGS = {
     "unknown_candidate_stays": RecipeBug(unknown_candidate_stays, 8, "NothingIsHeldForEver"),
     "barrier_counts_the_dead": RecipeBug(barrier_counts_the_dead, 7, "BarrierCountsTheLiving"),
     "end_of_a_lease_is_forgotten": RecipeBug(end_of_a_lease_is_forgotten, 0, "EqualReplicas"),
+    "rejected_transaction_leaves_something": RecipeBug(rejected_transaction_leaves_something, 2, "StoreIsAsTold"),
+    "watch_misses_the_compacted_revision": RecipeBug(watch_misses_the_compacted_revision, 0, "WatchesMissNothing"),
+    "barrier_opens_twice": RecipeBug(barrier_opens_twice, 0, "BarrierOpensOnce"),
+    "claim_is_left_behind": RecipeBug(claim_is_left_behind, 8, "NothingIsHeldForEver"),
+    "dead_letter_is_lost": RecipeBug(dead_letter_is_lost, 7, "NoJobIsLost"),
+    "try_lock_takes_what_is_held": RecipeBug(try_lock_takes_what_is_held, 0, "OneHolderAtATime"),
+    "lock_is_not_given_back": RecipeBug(lock_is_not_given_back, 10, "NothingIsHeldForEver"),
 }

@@ -197,11 +197,11 @@ logger = logging.getLogger("pykraft")
     help="Without --config: this many nodes, on the next HTTP ports.  [default: 3]",
 )
 @click.option(
-    "--skip-offset",
-    "skip_offsets",
+    "--hold-at",
+    "hold_at",
     type=NumberType(int, 0, INT64_MAX),
     multiple=True,
-    help="With --config: a command in the log that no node can read, the same on all nodes.",
+    help="With --config: the offset of a command that ends nodes, until `pykraft machine skip` has skipped it.",
 )
 def serve(
     *,
@@ -211,7 +211,7 @@ def serve(
     cluster_id: str | None,
     log_level: str,
     nodes: int | None,
-    skip_offsets: tuple[int, ...],
+    hold_at: tuple[int, ...],
 ) -> None:
     """Run a node of a quorum with --config. Without it, run three nodes in a temporary folder until Ctrl-C.
 
@@ -222,9 +222,9 @@ def serve(
     require_package()
     at = listen_address("--http", http)
     if config_path is None:
-        if overrides or skip_offsets or cluster_id is not None:
+        if overrides or hold_at or cluster_id is not None:
             raise UsageError(
-                "--override, --cluster-id and --skip-offset need --config: without it the nodes are configured for you"
+                "--override, --cluster-id and --hold-at need --config: without it the nodes are configured for you"
             )
         _try(at, nodes or NODES)
         return
@@ -237,15 +237,15 @@ def serve(
     config = with_cluster_id(checked_config(properties), cluster_id)
     warn_of_neighbors(config)
     with with_origins(properties):
-        _serve(config, at, skip_offsets)
+        _serve(config, at, hold_at)
 
 
-def _serve(config: NodeConfig, at: Endpoint, skip_offsets: tuple[int, ...]) -> None:
+def _serve(config: NodeConfig, at: Endpoint, hold_at: tuple[int, ...]) -> None:
     from pykraft.kv.service import serve as run
     from pykraft.server.run import loop_factory
 
     with asyncio.Runner(loop_factory=loop_factory("auto")) as runner:
-        runner.run(run(config, at, skip_offsets=skip_offsets))
+        runner.run(run(config, at, hold_at=hold_at))
 
 
 def _try(first: Endpoint, nodes: int) -> None:

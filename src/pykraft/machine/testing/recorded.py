@@ -18,7 +18,13 @@ from enum import Enum
 from typing import Any, Final, Generic, TypeVar
 
 from pykraft.client.node import Node
-from pykraft.errors import CommandRejectedError, OutcomeUnknownError, PykraftError, ReplicasPartedError
+from pykraft.errors import (
+    CommandRejectedError,
+    OutcomeUnknownError,
+    PykraftError,
+    ReplicasPartedError,
+    UnfinishedCommand,
+)
 from pykraft.machine.replica import NotApplied
 from pykraft.machine.replicated import TIMEOUT_MS, Replicated
 from pykraft.machine.state_machine import Applied, StateMachine
@@ -124,6 +130,9 @@ class Numbered(Generic[C]):
     command: C
 
 
+NUMBER_SIZE_BYTES: Final = 8
+
+
 class _NumberedSerde:
     """Puts the number before the command's own bytes."""
 
@@ -131,10 +140,11 @@ class _NumberedSerde:
         self._commands = machine.commands
 
     def serialize(self, record: Numbered[Any]) -> bytes:
-        return record.number.to_bytes(8, "big") + self._commands.serialize(record.command)
+        return record.number.to_bytes(NUMBER_SIZE_BYTES, "big") + self._commands.serialize(record.command)
 
     def deserialize(self, data: bytes) -> Numbered[Any]:
-        return Numbered(int.from_bytes(data[:8], "big"), self._commands.deserialize(data[8:]))
+        number, rest = data[:NUMBER_SIZE_BYTES], data[NUMBER_SIZE_BYTES:]
+        return Numbered(int.from_bytes(number, "big"), self._commands.deserialize(rest))
 
 
 class WatchedMachine(StateMachine[Numbered[C], R]):
@@ -146,6 +156,7 @@ class WatchedMachine(StateMachine[Numbered[C], R]):
         """How many commands this replica has applied; None after a snapshot, until the next command."""
         self.commands = _NumberedSerde(machine)  # type: ignore[misc]
         self.results = machine.results  # type: ignore[misc]
+        self.code_version = machine.code_version  # type: ignore[misc]
         self._reference = reference
         self._node_id = node_id
         self._digest: str | None = None
@@ -169,6 +180,9 @@ class WatchedMachine(StateMachine[Numbered[C], R]):
 
     def validate(self, command: Numbered[C], /) -> None:
         self.machine.validate(command.command)
+
+    def version_of(self, command: Numbered[C], /) -> int:
+        return self.machine.version_of(command.command)
 
     def deadline_ms(self) -> int | None:
         return self.machine.deadline_ms()
@@ -351,6 +365,19 @@ class RecordedNode:
         finally:
             if call.verdict is not CallVerdict.OPEN:
                 call.answered_us = history.clock.now_us
+
+    async def resume(self, command: UnfinishedCommand, *, timeout_ms: int = TIMEOUT_MS) -> Any:  # noqa: ANN401 - as above
+        """As `Replicated.resume`: the call goes on, and its answer must be that of the command."""
+        call = self._history.calls[int.from_bytes(command.data[:NUMBER_SIZE_BYTES], "big") - 1]
+        try:
+            result = await self._replicated.resume(command, timeout_ms=timeout_ms)
+        except CommandRejectedError as error:
+            self._answered(call, f"rejected: {error}")
+            call.answered_us = self._history.clock.now_us
+            raise
+        self._answered(call, repr(self._replicated.machine.results.serialize(result)))
+        call.answered_us = self._history.clock.now_us
+        return result
 
     @asynccontextmanager
     async def read(
