@@ -275,8 +275,8 @@ class Node:
         leaving, self._leaving = self._leaving, {}
         self._is_idle_ms = None if leaving else self._now_ms
         for send, writer in leaving.values():
-            # The test may have let more time pass than the node waits for an answer: then it asks another node instead.
-            if self._awaits(send):
+            # Unsent requests: the test may have let more time pass than the node waits for an answer.
+            if is_strict or self._awaits(send):
                 self.show(writer)
 
     def _pass_back_offs(self) -> list[int]:
