@@ -65,6 +65,14 @@ class Racks:
         if is_copy:
             self._copies.add(node.node_id)
 
+    def restore(self, node: PykraftNode) -> None:
+        """A copy of its directory takes its place; the node is dead meanwhile, so the files are of one moment."""
+        is_running = node.process.status is None
+        node.process.kill()
+        self.show(node, is_copy=True)
+        if is_running:
+            node.start()
+
     def hide(self, node: PykraftNode) -> None:
         """It goes, if it is there."""
         self._copies.discard(node.node_id)
@@ -81,7 +89,7 @@ class Racks:
             case "the first moves":
                 self.show(first)
             case "the second is restored":
-                self.show(second, is_copy=True)
+                self.restore(second)
             case "the third goes":
                 self.hide(third)
             case _:
