@@ -110,7 +110,7 @@ class Result:
     """The audit by Spark, the comparison without Spark, and times. ``failover_ms`` is None if no leader was killed.
 
     ``seconds`` is how long the load lasted. ``batch_latency_ms`` is None if all records were acknowledged
-    before Spark began to read.
+    before Spark began to read. ``not_killed`` is why the leader was not killed although it should be.
     """
 
     audit: Audit
@@ -119,6 +119,7 @@ class Result:
     seconds: float
     commit_latency_ms: dict[str, float]
     batch_latency_ms: dict[str, float] | None
+    not_killed: str | None = None
 
     @property
     def problems(self) -> list[str]:
@@ -134,7 +135,8 @@ class Result:
             "the tables do not hold the same records": not found.tables_agree,
             "the leader was killed, but no other node led": self.failover_ms is not None and found.leader_epochs < 2,
         }
-        return [*(text for text, is_so in checks.items() if is_so), *self.comparison.problems]
+        not_killed = [] if self.not_killed is None else [self.not_killed]
+        return [*(text for text, is_so in checks.items() if is_so), *not_killed, *self.comparison.problems]
 
     def as_json(self) -> dict[str, object]:
         """For ``--json``: counts of records, times in seconds or milliseconds."""

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from pykraft.core.log_view import LogView
+from pykraft.core.log_view import BATCH_ENDS_KEPT, LogView
 from pykraft.types import Epoch, EpochStart, Io, Offset, OffsetAndEpoch
 from tests.core.replicas import END, log_to_10
 from tests.core.said import place
@@ -35,6 +35,7 @@ class LogAndDisk(RuleBasedStateMachine):
         self.jobs: list[tuple[int, Callable[[list[Record]], list[Record]]]] = []
         self.ios = count(1)
         self.numbers = count()
+        self.ends = {0}
 
     def _submit(self, job: Callable[[list[Record]], list[Record]]) -> None:
         io = next(self.ios)
@@ -49,6 +50,7 @@ class LogAndDisk(RuleBasedStateMachine):
         for size in sizes:
             base = self.view.end_offset
             self.view.append(base_offset=base, end_offset=Offset(base + size), epoch=Epoch(epoch))
+            self.ends.add(base + size)
             added += [(epoch, next(self.numbers)) for _ in range(size)]
         self._submit(lambda records: [*records, *added])
 
@@ -56,6 +58,7 @@ class LogAndDisk(RuleBasedStateMachine):
     def truncate(self, share: float) -> None:
         end = int(share * len(self.memory))
         self.view.truncate_to(Offset(end))
+        self.ends = {each for each in self.ends if each < end} | {end}
         self._submit(lambda records: records[:end])
 
     @precondition(lambda self: self.jobs)
@@ -71,6 +74,11 @@ class LogAndDisk(RuleBasedStateMachine):
     def the_flushed_end_is_where_disk_and_memory_part(self) -> None:
         assert self.view.flushed_end_offset == common(self.disk, self.memory)
         assert self.view.unflushed_count == len(self.jobs)
+
+    @invariant()
+    def whole_batches_end_where_a_batch_does(self) -> None:
+        for offset in range(len(self.memory) + 1):
+            assert self.view.whole_batches_below(Offset(offset)) == max(end for end in self.ends if end <= offset)
 
     @invariant()
     def ends_and_epochs_are_those_of_the_records(self) -> None:
@@ -99,6 +107,23 @@ def test_a_late_completion_of_an_append_does_not_count_for_another_at_its_offset
         log.persist(Io(io))
         flushed.append(log.flushed_end_offset)
     assert flushed == [5, 5, 10]
+
+
+def test_batches_are_forgotten_below_the_committed_end_only_and_are_not_known_from_before_the_start() -> None:
+    log = LogView(start_offset=Offset(0), end_offset=Offset(10))
+    assert log.whole_batches_below(Offset(7)) == 7
+
+    def append(count: int) -> None:
+        for _ in range(count):
+            log.append(base_offset=log.end_offset, end_offset=Offset(log.end_offset + 2), epoch=Epoch(1))
+
+    append(2 * BATCH_ENDS_KEPT)
+    assert log.whole_batches_below(Offset(13)) == 12
+    log.commit_to(Offset(3_000))
+    append(1)
+    assert log.whole_batches_below(Offset(2_999)) == 2_999
+    assert log.whole_batches_below(Offset(3_001)) == 3_000
+    assert log.whole_batches_below(Offset(3_003)) == 3_002
 
 
 RUNS = st.lists(st.tuples(st.integers(1, 2), st.integers(1, 4)), max_size=4)

@@ -148,10 +148,10 @@ def leading(size: int, *, end_offset: int = 13) -> tuple[Replica, Leader]:
     members = voter_set(*range(1, size + 1))
     state = leader(voters=members)
     made = replica(state, voters=members)
-    if end_offset > 10:
-        made.log.append(base_offset=Offset(10), end_offset=Offset(end_offset), epoch=EPOCH)
-        made.log.submit(Io(1))
-        made.log.persist(Io(1))
+    for offset in range(10, end_offset):
+        made.log.append(base_offset=Offset(offset), end_offset=Offset(offset + 1), epoch=EPOCH)
+    made.log.submit(Io(1))
+    made.log.persist(Io(1))
     return made, state
 
 

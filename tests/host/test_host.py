@@ -30,7 +30,7 @@ from pykraft.log.small_files.quorum_state import CHECK_NAME, FILE_NAME
 from pykraft.protocol.api import ApiKey, encode_request
 from pykraft.protocol.batch import scan
 from pykraft.rpc import codec
-from pykraft.types import EPOCH_MAX, Epoch, NodeId, Offset
+from pykraft.types import EPOCH_MAX, Epoch, NodeId, Offset, ReplicaKey
 from tests.disks import ScriptedDisk
 from tests.host.cluster import Cluster, Machine
 from tests.host.fakes import CONTEXT, LISTENER, FakeListener, FakePorts, config
@@ -504,12 +504,14 @@ def leader_of_three_batches(*, in_files: bool) -> tuple[Cluster, Machine, int]:
     return cluster, machine, sizes[1]
 
 
-def fetched(cluster: Cluster, machine: Machine, size_bytes_max: int) -> bytes:
-    """The records of the answer to an observer's Fetch."""
+def fetched(
+    cluster: Cluster, machine: Machine, size_bytes_max: int, *, offset: int = FIRST_OFFSET, by: ReplicaKey | None = None
+) -> bytes:
+    """The records of the answer to a Fetch, an observer's without id unless ``by`` says whose."""
     request = FetchRequest(
-        replica=None,
+        replica=by,
         epoch=machine.running.status.epoch,
-        fetch_offset=Offset(FIRST_OFFSET),
+        fetch_offset=Offset(offset),
         last_fetched_epoch=Epoch(1),
         wait_ms_max=0,
         size_bytes_max=size_bytes_max,
@@ -523,6 +525,22 @@ def fetched(cluster: Cluster, machine: Machine, size_bytes_max: int) -> bytes:
     assert isinstance(answer.message, FetchResponse)
     assert answer.message.error == 0
     return bytes(answer.records)
+
+
+def test_fetch_within_a_batch_acknowledges_no_proposal_of_that_batch() -> None:
+    cluster = Cluster(append_linger_ms=10)
+    leader = cluster.leader()
+    cluster.run_until_committed(1)
+    cluster.cut(leader)
+    first, second = leader.propose(b"a", b"b"), leader.propose(b"c")
+    cluster.run(20)
+    follower = ReplicaKey(NodeId(cluster.others(leader)[0].node_id))
+    for offset in (3, 2):
+        # The answer brings the whole batch again: the follower has nothing of it.
+        assert fetched(cluster, leader, 1, offset=offset, by=follower)
+        assert (first, second, leader.running.status.committed_end_offset) == ([], [], 1)
+    assert fetched(cluster, leader, 1, offset=4, by=follower) == b""
+    assert (committed(first).base_offset, committed(second).base_offset) == (1, 3)
 
 
 @pytest.mark.conformance(143)

@@ -20,6 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from threading import Event
 
@@ -49,11 +50,11 @@ DRIVER_KINDS = ("Python", "Java", None)
 class Pipeline:
     """`pykraft pipeline run --follow` as a process; its executors are processes of a cluster if ``master`` is one."""
 
-    def __init__(self, children: Children, folder: Path, bootstrap: str, *, master: str | None) -> None:
+    def __init__(self, children: Children, folder: Path, source: Sequence[str], *, master: str | None = None) -> None:
         self._children = children
         self._log_path = folder / "pipeline.log"
         self.root = folder / "tables"
-        words = ["run", "--tables", str(self.root), "--bootstrap-controller", bootstrap, "--follow"]
+        words = ["run", "--tables", str(self.root), *source, "--follow"]
         conf = INTERPRETED | {"spark.driver.extraJavaOptions": QUICKLY}
         self._environment = {"PYTHONPATH": str(SOURCES)}
         if master is not None:
@@ -77,14 +78,14 @@ class Pipeline:
         """Start it, the first time or again."""
         self._child = self._children.start("the pipeline", self._command, self._log_path, environment=self._environment)
 
-    def wait_for(self, offset: int) -> None:
-        """Wait until the tables hold everything below it."""
+    def wait_for(self, offset: int, *directories: Path) -> None:
+        """Wait until the tables hold everything below it, of the quorum or of each of these directories."""
         told = f"the tables to reach offset {offset}"
         looks = Event()
 
         def has_reached() -> bool:
             looks.wait(LOOK_INTERVAL_S)  # to look takes some time, too
-            return end_offset(self.root) >= offset
+            return min(map(partial(end_offset, self.root), directories or [None])) >= offset
 
         wait_until(has_reached, told, timeout_s=PROGRESS_TIMEOUT_S, alive=[self.child])
 
@@ -150,7 +151,7 @@ def run(folder: Path, *, rounds: int, throughput: int, seed: int, master: str | 
         cluster = Cluster(children, folder / "quorum", throughput=throughput, properties=CALM)
         cluster.start()
         bootstrap = ",".join(f"{HOST}:{node.port}" for node in cluster.nodes.values())
-        pipeline = Pipeline(children, folder, bootstrap, master=master)
+        pipeline = Pipeline(children, folder, ["--bootstrap-controller", bootstrap], master=master)
         pipeline.start()
         try:
             pipeline.wait_for(1)

@@ -1,6 +1,6 @@
 """A stream out of one quorum into another under kill -9: its driver, its Python workers, and the leaders of both.
 
-    python -m tests.spark.sink_rounds [--rounds N] [--throughput N] [--seed N]
+    python -m tests.spark.sink_rounds [--rounds N] [--throughput N] [--seed N] [--directories]
 
 Starts a quorum of three under load, an empty one, and `tests.spark.sink_stream` between them. A round kills, each after
 a random time: 1. a Python process of Spark, of another kind each round: of a task, the parent of such, of the source's
@@ -9,7 +9,12 @@ starts them again; 3. the driver, Java and Python at once, and starts it again w
 Then it waits until the second quorum has as many records as were acknowledged in the first before the round's last
 kill. After the last round the load ends. Then the second log must have the values of the first one, each once and in
 the same order; and what was acknowledged in the first must be in it. Exit status 0 when all that holds.
+
+With ``--directories`` the first quorum is one node, of which nothing is truncated, and the stream reads its directory.
+While the driver is dead, the directory moves to another rack; every second time a copy of now takes its place first.
 """
+
+from __future__ import annotations
 
 import argparse
 import random
@@ -21,7 +26,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from threading import Event
 
-from lab.nodes.cluster import Cluster
+from lab.nodes.cluster import Cluster, PykraftNode
 from pykraft.errors import PykraftError
 from pykraft.local.child import Child, Children, wait_until
 from pykraft.local.voters import LISTENER, SOURCES
@@ -30,6 +35,7 @@ from pykraft.spark.data_source.live import LiveQuorum
 from pykraft.text.words import counted
 from pykraft.types import Endpoint, Offset
 from tests.spark.descendants import Process, descendants
+from tests.spark.directory_rounds import Racks
 from tests.spark.kill_rounds import CALM
 
 PAUSE_S_MAX = 1.0
@@ -39,48 +45,50 @@ WORKER_KINDS = ("the sink's commit", "a task", "the stream's offsets", "a daemon
 LEADER_KINDS = ("target", "source", "both")
 
 
-def run(folder: Path, *, rounds: int, throughput: int, seed: int) -> list[str]:
+def run(folder: Path, *, rounds: int, throughput: int, seed: int, has_directories: bool = False) -> list[str]:
     """All rounds; what is wrong afterwards. Errors: LocalQuorumError when something does not go on."""
     dice = random.Random(seed)
     pause = Event()
     killed: Counter[str] = Counter()
     with Children() as children:
         (folder / "target").mkdir(parents=True)
-        source = Cluster(children, folder / "source", throughput=throughput, properties=CALM)
+        source = Cluster(
+            children, folder / "source", size=1 if has_directories else 3, throughput=throughput, properties=CALM
+        )
         properties = {**CALM, "pykraft.client.listeners": LISTENER}
         target = Cluster(children, folder / "target" / "quorum", throughput=0, properties=properties)
         for cluster in (source, target):
             cluster.start()
-        driver = Driver(children, folder, source.endpoints, target.endpoints)
+        racks, [first, *_] = Racks(folder / "racks"), source.nodes.values()
+        racks.show(first)
+        given = ["--path", racks.pattern] if has_directories else ["--from", ",".join(map(str, source.endpoints))]
+        driver = Driver(children, folder, given, target.endpoints)
         driver.start()
         try:
             driver.wait_for(1)
             for number in range(rounds):
                 begun = time.monotonic()
                 kind = WORKER_KINDS[number % len(WORKER_KINDS)]
-                leaders = LEADER_KINDS[number % len(LEADER_KINDS)]
+                leaders = "target" if has_directories else LEADER_KINDS[number % len(LEADER_KINDS)]
                 pause.wait(dice.uniform(0, PAUSE_S_MAX))
                 driver.kill_worker(kind, dice)
                 pause.wait(dice.uniform(0, PAUSE_S_MAX))
-                clusters = [
-                    each for each, name in ((source, "source"), (target, "target")) if leaders in (name, "both")
-                ]
-                nodes = [cluster.nodes[cluster.journal.leader_id()] for cluster in clusters]
-                for node in nodes:
-                    node.process.kill()
+                nodes = _kill_leaders(
+                    [each for each, name in ((source, "source"), (target, "target")) if leaders in (name, "both")]
+                )
                 pause.wait(dice.uniform(0, PAUSE_S_MAX))
                 assert driver.child.status is None, driver.child.log()
                 driver.kill()
                 promised = sum(each.count for each in source.journal.acknowledgements())
                 for node in nodes:
                     node.start()
+                if has_directories:
+                    _change(racks, first, driver, None if number % 2 else promised)
                 driver.start()
                 driver.wait_for(promised)
                 killed.update([kind, f"leader: {leaders}", "driver"])
-                took_s = time.monotonic() - begun
-                print(
-                    f"round {number + 1}: {kind}, leader of {leaders}, {promised} records, {took_s:.0f} s", flush=True
-                )
+                told = f"{promised} records, {time.monotonic() - begun:.0f} s"
+                print(f"round {number + 1}: {kind}, leader of {leaders}, {told}", flush=True)
             source.end_load()
             source.wait_until_caught_up()
             wanted = Reading(source.endpoints).go_on()
@@ -97,16 +105,32 @@ def run(folder: Path, *, rounds: int, throughput: int, seed: int) -> list[str]:
     return found
 
 
+def _kill_leaders(clusters: Sequence[Cluster]) -> list[PykraftNode]:
+    """Kill -9 to their leaders, which are returned."""
+    nodes = [cluster.nodes[cluster.journal.leader_id()] for cluster in clusters]
+    for node in nodes:
+        node.process.kill()
+    return nodes
+
+
+def _change(racks: Racks, node: PykraftNode, driver: Driver, restored: int | None) -> None:
+    """The directory moves; before that the driver reads so many records of a copy in its place."""
+    if restored is not None:
+        racks.restore(node)
+        driver.start()
+        driver.wait_for(restored)
+        driver.kill()
+    racks.show(node)
+
+
 class Driver:
     """`tests.spark.sink_stream` as a process, and what it has written."""
 
-    def __init__(
-        self, children: Children, folder: Path, source: Sequence[Endpoint], target: Sequence[Endpoint]
-    ) -> None:
+    def __init__(self, children: Children, folder: Path, source: Sequence[str], target: Sequence[Endpoint]) -> None:
         self._children = children
         self._log_path = folder / "driver.log"
         self._target = Reading(target)
-        words = ["--from", ",".join(map(str, source)), "--to", ",".join(map(str, target))]
+        words = [*source, "--to", ",".join(map(str, target))]
         checkpoint = folder / "checkpoint"
         self._command = [sys.executable, "-m", "tests.spark.sink_stream", *words, "--checkpoint", str(checkpoint)]
         self._environment = {"PYTHONPATH": f"{SOURCES}:{SOURCES.parent}"}
@@ -224,9 +248,16 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--throughput", type=int, default=500, help="records a second")
     parser.add_argument("--seed", type=int, default=1, help="of the pauses and of the choice of a worker")
+    parser.add_argument("--directories", action="store_true", help="read a directory, which moves and is restored")
     options = parser.parse_args(words)
     with tempfile.TemporaryDirectory(prefix="pykraft-sink-rounds-") as folder:
-        found = run(Path(folder), rounds=options.rounds, throughput=options.throughput, seed=options.seed)
+        found = run(
+            Path(folder),
+            rounds=options.rounds,
+            throughput=options.throughput,
+            seed=options.seed,
+            has_directories=options.directories,
+        )
     print("\n".join(found) or "every record of the first quorum is in the second once, in the same order")
     return 1 if found else 0
 

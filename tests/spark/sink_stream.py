@@ -1,6 +1,7 @@
 """A stream from one quorum into another, as a program of its own: the driver that `tests.spark.sink_rounds` kills.
 
     python -m tests.spark.sink_stream --from host:port,… --to host:port,… --checkpoint DIR
+    python -m tests.spark.sink_stream --path PATTERN --to host:port,… --checkpoint DIR
 
 Ends by SIGINT. A query whose other Python processes died is restarted, as `pykraft pipeline run` does.
 """
@@ -23,7 +24,9 @@ BATCH_SIZE_BYTES = "4096"
 def main(words: Sequence[str]) -> None:
     """The command line; see the module."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--from", required=True, dest="source")
+    sources = parser.add_mutually_exclusive_group(required=True)
+    sources.add_argument("--from", dest="bootstrap")
+    sources.add_argument("--path")
     parser.add_argument("--to", required=True)
     parser.add_argument("--checkpoint", required=True)
     options = parser.parse_args(words)
@@ -32,8 +35,10 @@ def main(words: Sequence[str]) -> None:
     settings["spark.driver.extraJavaOptions"] += f" {QUICKLY}"
     spark = open_session(settings)
 
+    given = {"bootstrap.controllers": options.bootstrap} if options.bootstrap else {"path": options.path}
+
     def start() -> StreamingQuery:
-        source = spark.readStream.format("pykraft").option("bootstrap.controllers", options.source)
+        source = spark.readStream.format("pykraft").options(**given)
         frame = source.schema("value binary, is_control boolean").load().where("not is_control").select("value")
         writer = frame.writeStream.format("pykraft").option("bootstrap.controllers", options.to)
         writer = writer.option("maxBatchBytes", BATCH_SIZE_BYTES).option("checkpointLocation", options.checkpoint)

@@ -1,5 +1,7 @@
 """Checks without Spark that the three tables of a pipeline agree, and hold every acknowledged record once and in order.
 
+Of several replicas each has rows of its own; a check is of one of them.
+
 It reads the tables with ``deltalake`` alone, so the program that wrote them cannot hide its own faults.
 """
 
@@ -8,52 +10,67 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from pykraft.local.journal import Acknowledged
 from pykraft.server.workload import RECORD_HEAD
+from pykraft.spark.data_source.file_plan import find_replicas
 from pykraft.spark.tables.delta import DeltaTables
 from pykraft.spark.tables.names import BRONZE, CONTROL, RECORDS, TABLES
 
 
-def rows_of(root: Path, table: str, *columns: str) -> dict[str, Any]:
-    """These columns as arrays, in the order of the first of them."""
-    found = DeltaTable(root / table).to_pyarrow_dataset().to_table(columns=list(columns)).sort_by(columns[0])
+def rows_of(root: Path, table: str, *columns: str, replica: str | None = None) -> dict[str, Any]:
+    """These columns as arrays, in the order of the first of them; of all replicas, or of one."""
+    chosen = None if replica is None else pc.field("replica") == replica
+    whole = DeltaTable(root / table).to_pyarrow_dataset()
+    found = whole.to_table(columns=list(columns), filter=chosen).sort_by(columns[0])
     return {name: found.column(name).to_numpy() for name in columns}
 
 
-def end_offset(root: Path) -> int:
-    """Where the newest commit of the last table ends; 0 while there is none."""
+def end_offset(root: Path, partition: Path | None = None) -> int:
+    """Where the newest commit of the last table ends, of the quorum or of this directory; 0 while there is none."""
     newest = DeltaTables(root).newest(TABLES[-1])
-    return 0 if newest is None else int(newest.end["offset"])
+    if newest is None:
+        return 0
+    if partition is None:
+        return int(newest.end["offset"])
+    [replica] = find_replicas([str(partition)])
+    return int(newest.end["replicas"].get(replica.id or str(partition), {"offset": 0})["offset"])
 
 
-def problems_of(root: Path, acknowledged: Sequence[Acknowledged]) -> list[str]:
+def replicas_of(root: Path) -> set[str]:
+    """The names of the replicas that have rows."""
+    return set(rows_of(root, RECORDS, "replica")["replica"])
+
+
+def problems_of(root: Path, acknowledged: Sequence[Acknowledged], replica: str | None = None) -> list[str]:
     """What is wrong, in words; nothing when all is right."""
-    return [*_gaps(root), *_lost(root, acknowledged)]
+    return [*_gaps(root, replica), *_lost(root, acknowledged, replica)]
 
 
-def _gaps(root: Path) -> Iterator[str]:
+def _gaps(root: Path, replica: str | None) -> Iterator[str]:
     """Every offset once in records, made of bronze's batches; those of control records also in control."""
-    bronze = rows_of(root, BRONZE, "base_offset", "last_offset", "records_count")
+    bronze = rows_of(root, BRONZE, "base_offset", "last_offset", "records_count", replica=replica)
     ends = bronze["last_offset"] + 1
     begins = np.concatenate([[0], ends[:-1]])
     if not np.array_equal(bronze["base_offset"], begins):
         yield f"{BRONZE}: batches do not follow each other: {_first(bronze['base_offset'] != begins, begins)}"
     if bronze["records_count"].sum() != ends[-1]:
         yield f"{BRONZE}: {bronze['records_count'].sum()} records end at offset {ends[-1]}"
-    records = rows_of(root, RECORDS, "offset", "is_control")
+    records = rows_of(root, RECORDS, "offset", "is_control", replica=replica)
     every = np.arange(ends[-1])
     if not np.array_equal(records["offset"], every):
         yield f"{RECORDS}: {len(records['offset'])} rows for {len(every)} offsets"
-    found, wanted = rows_of(root, CONTROL, "offset")["offset"], records["offset"][records["is_control"].astype(bool)]
+    found = rows_of(root, CONTROL, "offset", replica=replica)["offset"]
+    wanted = records["offset"][records["is_control"].astype(bool)]
     if not np.array_equal(found, wanted):
         yield f"{CONTROL}: {len(found)} rows, and {len(wanted)} such records"
 
 
-def _lost(root: Path, acknowledged: Iterable[Acknowledged]) -> Iterator[str]:
+def _lost(root: Path, acknowledged: Iterable[Acknowledged], replica: str | None) -> Iterator[str]:
     """Each acknowledged record stands at its offset, and sequences of a claim only grow."""
-    rows = rows_of(root, RECORDS, "offset", "is_control", "value")
+    rows = rows_of(root, RECORDS, "offset", "is_control", "value", replica=replica)
     is_data = ~rows["is_control"].astype(bool)
     offsets = rows["offset"][is_data]
     heads = [RECORD_HEAD.unpack_from(value) for value in rows["value"][is_data]]

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.spark import directory_rounds
 from tests.spark.kill_rounds import run
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
@@ -11,3 +12,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
 def test_three_rounds(tmp_path: Path) -> None:
     assert run(tmp_path, rounds=3, throughput=100, seed=3) == []
+
+
+def test_two_rounds_over_directories_that_come_and_move_and_are_restored(tmp_path: Path) -> None:
+    assert directory_rounds.run(tmp_path, rounds=2, throughput=100, seed=3) == []

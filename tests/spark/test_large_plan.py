@@ -60,8 +60,9 @@ def test_a_split_of_a_very_large_log_is_a_segment(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_a_round(tmp_path: Path) -> None:
-    assert run(tmp_path, rounds=1, throughput=100, seed=2) == []
+@pytest.mark.parametrize("has_directories", [False, True])
+def test_a_round(tmp_path: Path, *, has_directories: bool) -> None:
+    assert run(tmp_path, rounds=1, throughput=100, seed=2, has_directories=has_directories) == []
 
 
 @pytest.mark.parametrize(

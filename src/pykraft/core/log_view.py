@@ -15,13 +15,18 @@ bootstrap checkpoint 0-0 does not count as a snapshot here.
 Source: KIP-595 §Log reconciliation, KIP-630; Kafka ``RaftLog``; etcd ``raft/log_unstable.go``.
 """
 
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from pykraft.core.epochs import EpochCache
 from pykraft.core.quarantine import Quarantine
 from pykraft.types import EPOCH_ZERO, Epoch, EpochStart, Io, Offset, OffsetAndEpoch
+
+BATCH_ENDS_KEPT: Final = 1_000
+"""A log that knows the ends of so many batches forgets the committed ones."""
 
 
 @dataclass(slots=True)
@@ -58,6 +63,8 @@ class LogView:
         assert is_complete, "a snapshot stands for what lies before the log"
         self._epochs = EpochCache(epochs)
         self._unflushed: deque[_Unflushed] = deque()
+        self._batch_ends = [end_offset]
+        """Ends of the newest batches, ascending: all above the committed end that were appended since the start."""
         latest = self._epochs.latest
         assert latest is None or latest.start_offset <= end_offset, "an epoch begins within the log"
 
@@ -106,6 +113,19 @@ class LogView:
         assert epoch >= self.last_epoch, "epochs never go backwards in a log"
         self._epochs.assign(epoch, base_offset)
         self.end_offset = end_offset
+        if len(self._batch_ends) >= BATCH_ENDS_KEPT:
+            del self._batch_ends[: bisect_left(self._batch_ends, self.committed_end_offset)]
+        self._batch_ends.append(end_offset)
+
+    def whole_batches_below(self, offset: Offset) -> Offset:
+        """Within a batch, the start of this batch; the offset itself where batches are not known any more.
+
+        A leader knows all batches of its own epoch that are not committed, and nothing commits without one of these.
+
+        Source: Kafka ``LogSegment.read``, whose metadata is that of the batch.
+        """
+        ended = bisect_right(self._batch_ends, offset)
+        return self._batch_ends[ended - 1] if ended else offset
 
     def truncate_to(self, end_offset: Offset) -> None:
         """Records from ``end_offset`` on were truncated; `submit` follows."""
@@ -122,6 +142,7 @@ class LogView:
             # Step 2 of the story: a later completion of this job must not count for the records that step 3 writes.
             write.end_offset = min(write.end_offset, end_offset)
         self._epochs.truncate_to(end_offset)
+        self._batch_ends = [*self._batch_ends[: bisect_left(self._batch_ends, end_offset)], end_offset]
 
     def commit_to(self, end_offset: Offset) -> None:
         """Everything below is committed; a lower offset than before changes nothing."""
@@ -184,6 +205,7 @@ class LogView:
         for write in self._unflushed:
             write.end_offset = snapshot_id.offset
         self._epochs = EpochCache()
+        self._batch_ends = [snapshot_id.offset]
 
     def end_of_epoch(self, epoch: Epoch) -> OffsetAndEpoch:
         """The largest known epoch <= ``epoch`` and its end; the log end when no higher epoch is known.

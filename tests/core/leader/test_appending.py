@@ -154,6 +154,16 @@ def test_who_wants_committed_records_only_waits_for_the_commit(often: bool) -> N
     assert (answer.request_id, answer.end_offset) == (4, 11)
 
 
+@pytest.mark.parametrize(("fetched_at", "committed"), [(11, None), (12, None), (13, 13), (14, 13), (15, 13), (16, 16)])
+def test_fetch_within_a_batch_commits_only_the_batches_before_it(fetched_at: int, committed: int | None) -> None:
+    made, state = leading()
+    append_planned(made, state, (planned(10, 13), planned(13, 16)))
+    made.log.persist(Io(2))
+    heard(state, 2, made.log.whole_batches_below(Offset(fetched_at)))
+    advance_high_watermark(made, state)
+    assert state.high_watermark == committed
+
+
 def test_an_acknowledgement_of_what_never_was_is_our_bug() -> None:
     made, state = leading()
     for node_id in (2, 3):

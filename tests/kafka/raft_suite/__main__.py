@@ -5,7 +5,7 @@
     python -m tests.kafka.raft_suite --only KafkaRaftClientPreVoteTest
     python -m tests.kafka.raft_suite --strict              without the liberties of `tests.kafka.raft_suite.liberties`
     python -m tests.kafka.raft_suite --write               also without liberties, and writes the page
-    python -m tests.kafka.raft_suite --simulation --tries 10
+    python -m tests.kafka.raft_suite --simulation --tries 10 --only canElectInitialLeader
     python -m tests.kafka.raft_suite --version 4.2.0       another release, from 4.1 on, if its tests are published
     python -m tests.kafka.raft_suite --mutants             which planted bugs the tests notice
 
@@ -31,7 +31,7 @@ def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.kafka.raft_suite")
     parser.add_argument("--against", choices=["pykraft", "kafka"], default="pykraft")
     parser.add_argument("--version", default=KAFKA_VERSION)
-    parser.add_argument("--only", action="append", metavar="CLASS")
+    parser.add_argument("--only", action="append", metavar="NAME", help="a class; with --simulation, a property")
     parser.add_argument("--strict", action="store_true")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--simulation", action="store_true")
@@ -50,7 +50,7 @@ def main(words: Sequence[str]) -> int:
 def _run(suite: Suite, options: argparse.Namespace) -> int:
     is_real = options.against == "kafka"
     if options.simulation:
-        part = Part(classes=[SIMULATION])
+        part = Part(classes=[SIMULATION], methods=f".*#({'|'.join(options.only)})" if options.only else ".*")
         outcomes = suite.run(part, is_real=is_real, options=["--simulation"], tries=options.tries)
         return _report(outcomes, is_real=is_real)
     part = Part(classes=options.only or suite.classes)

@@ -47,11 +47,6 @@ DECIDED: Final[Mapping[str, Decision]] = {
         says="after an answer of an older epoch the same FetchSnapshot is sent again",
         ours="a follower goes back to Fetch, learns the leader and its snapshot, and resumes",
     ),
-    "KafkaRaftClientTest.testDescribeQuorumNonMonotonicFollowerFetch": Decision(
-        adrs=(161,),
-        says="a Fetch at an offset within a batch acknowledges what is before that batch",
-        ours="it acknowledges that offset: no follower of ours fetches there, and Java's only after a truncation",
-    ),
     "KafkaRaftClientTest.testObserverReplication": Decision(
         adrs=(118,),
         says="an observer that cannot become a voter does not flush what it appends",

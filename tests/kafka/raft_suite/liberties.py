@@ -6,6 +6,10 @@ Each is a liberty that the page of the run names with the tests that need it; ``
   core), and a test looks between them.
 - Back-offs: a request that timed out, or whose answer changed nothing, is repeated after the retry back-off, which
   Kafka does not wait for (ADR 003). The back-off is over at once, or at the second poll in which nothing happens.
+- Batches: a listener gets one batch at a time. Ours gets all that is committed in one call, and tests count what they
+  get by the calls.
+- Unsent requests: what the node sends between two polls leaves in the next one. It is dropped there if the test let
+  more time pass than the node waits for an answer, as Kafka's client would not have sent it.
 - Confirmations: a leader, or a follower that hears one, lets the voter confirm a higher epoch (ADR 129), and a leader
   asks a voter that updates its entry for its levels (ADR 066). The voter that the test plays cannot know the question,
   so it is answered here, as that voter would: it is in the epoch of its request, and supports the levels it named.

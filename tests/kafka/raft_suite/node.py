@@ -57,6 +57,8 @@ from tests.kafka.raft_suite.wire import Did, Link, Writer, write_each
 T = TypeVar("T")
 LOG: Final = getLogger(__name__)
 LENGTH_SIZE_BYTES: Final = 4
+SEEDS_COUNT: Final = 2**31 - 1
+"""So many different numbers Java's generator draws with a bound."""
 OFFSETS: Final = frozenset(metric.name for metric in HOST_METRICS if metric.unit == "offset")
 """Metrics that are 64 bits wide."""
 
@@ -148,7 +150,9 @@ class Node:
         self._until_poll: Callable[[Instant], None] | None = None
         self._is_stopped = self._is_leaving = False
         core = Raft if setup.is_strict else Paced
-        self.host = Host.open(self._disk, self, setup.config, rng=DrawnByTest(link), core=core)
+        # The nodes of a simulation draw often, each from one number of the test.
+        rng = Random(link.draw(SEEDS_COUNT)) if setup.is_simulation else DrawnByTest(link)
+        self.host = Host.open(self._disk, self, setup.config, rng=rng, core=core)
         self._told_committed = self.host.status.committed_end_offset
         self._report_election()
         self.host.start(self.now)
@@ -275,8 +279,8 @@ class Node:
         leaving, self._leaving = self._leaving, {}
         self._is_idle_ms = None if leaving else self._now_ms
         for send, writer in leaving.values():
-            # The test may have let more time pass than the node waits for an answer: then it asks another node instead.
-            if self._awaits(send):
+            # Unsent requests: the test may have let more time pass than the node waits for an answer.
+            if is_strict or self._awaits(send):
                 self.show(writer)
 
     def _pass_back_offs(self) -> list[int]:
@@ -443,7 +447,7 @@ class Node:
         if is_poll:
             self._told_wake_ms = self._wake_ms
         timeout_ms = None if self._wake_ms is None else max(0, self._wake_ms - self._now_ms)
-        writer.flag(wants and not is_poll).int64(timeout_ms)
+        writer.flag(wants and not is_poll).flag(self._has_more).int64(timeout_ms)
         writer.flag(not self._is_stopped).flag(self._is_leaving).flag(raft.voter_history.ignores_static)
         writer.text(type(state).__name__).int32(status.epoch, status.leader_id)
         writer.int64(status.high_watermark, status.log_end_offset)
@@ -466,6 +470,13 @@ class Node:
         if kind != self._told_metrics:
             self._told_metrics = kind
             write_each(writer, self.host.metrics(self.now), writer.text)
+
+    @property
+    def _has_more(self) -> bool:
+        """A listener that has not read yet would be called."""
+        end_offset = self.host.status.committed_end_offset
+        kept = [each.registration for each in self._listeners.values() if each.registration is not None]
+        return any(each.news is not None or each.next_offset < end_offset or each._wanted is not None for each in kept)
 
     @property
     def _sleeps_until_ms(self) -> int:

@@ -46,6 +46,7 @@ class Clients:
 
     def _carry_out(self, reader: Reader) -> Writer:
         call, number, now_ms = Call(reader.byte()), reader.int32(), reader.int64()
+        released = reader.many(reader.int32)
         done = Writer(Did.DONE)
         if call == Call.OPEN:
             setup = read_setup(reader, is_strict=self._is_strict, is_simulation=self._is_simulation)
@@ -59,6 +60,8 @@ class Clients:
         node = self._nodes[number]
         if call in _AT_TIMES:
             node.at(now_ms)
+        for listener in released:
+            node.release(listener)
         if call == Call.CLOSE:
             node.end()
             del self._nodes[number]
@@ -109,7 +112,7 @@ _CALLS: Final[dict[Call, Callable[[Node, Reader], int | None]]] = {
     Call.RESPONSE: _response,
     Call.REGISTER: lambda node, reader: node.register(reader.int32()),
     Call.UNREGISTER: lambda node, reader: node.unregister(reader.int32()),
-    Call.RELEASE: lambda node, reader: node.release(reader.int32()),
+    Call.RELEASE: lambda node, reader: None,
     Call.PROPOSE: _propose,
     Call.SCHEDULE: lambda node, _: node.host.schedule_prepared(node.now),
     Call.RESIGN: lambda node, reader: node.resign(Epoch(reader.int32()), is_at_once=reader.flag()),
@@ -130,7 +133,8 @@ def main(words: Sequence[str]) -> None:
     parser.add_argument("--simulation", action="store_true", help="no liberties, and polls may be left out")
     parser.add_argument("--bug", choices=sorted(MUTANTS), help="plant this bug of tests.sim.mutants")
     options = parser.parse_args(words)
-    delivery.PIECE_SIZE_BYTES_MAX = 1  # type: ignore[misc] # each batch alone, as Kafka's log of tests has two at a time
+    if not (options.strict or options.simulation):
+        delivery.PIECE_SIZE_BYTES_MAX = 1  # type: ignore[misc] # each batch alone: see the liberties
     with ExitStack() as stack:
         if options.bug is not None:
             stack.enter_context(planted(MUTANTS[options.bug]))

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from lab.demo import run
+from lab.demo import report, run
 from lab.demo.live_tables import NO_SPACE
 from lab.demo.payloads import Audit
 from lab.demo.result import DemoOptions, ReplicaComparison
@@ -170,6 +170,20 @@ def test_a_leader_that_is_killed_is_replaced_and_comes_back(lines: Lines, childr
     end_offset = given.end()
     assert end_offset == given.cluster.journal.end_offset
     assert {node.process.status for node in given.cluster.nodes.values()} == {None}
+
+
+def test_no_leader_is_killed_before_the_tables_have_rows_and_the_run_fails(
+    lines: Lines, tables: FakeTables, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    options = DemoOptions(nodes=3, seconds=2, throughput=100, record_size_bytes=20, kill_leader=True)
+    tables.first_at = 10**9
+    monkeypatch.setattr(run, "LATE_S_MAX", 0.5)
+    monkeypatch.setattr(run, "ask_spark", lambda *_, **__: FOUND)
+    story = run_demo(options, tmp_path, lines)
+    assert (story.kills, story.result.failover_ms) == ((), None)
+    assert story.result.problems == ["the leader was not killed: the tables had no rows 0.5 s after its time"]
+    assert not [line for line in lines.stages if "was killed" in line]
+    assert [check.is_met for check in report.checks(story)][-1:] == [False]
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 """What a leader knows of every replica that fetches from it.
 
-A Fetch at offset f acknowledges everything below f: a follower fetches only from offsets below which its log is
-durable. Voters are kept for the whole epoch. Observers are kept by replica key and dropped after five minutes without a
-Fetch. A replica without an id is not recorded.
+A Fetch at offset f acknowledges the whole batches below f (`LogView.whole_batches_below`): a follower fetches only
+from offsets below which its log is durable. Voters are kept for the whole epoch. Observers are kept by replica key and
+dropped after five minutes without a Fetch. A replica without an id is not recorded.
 
 A static voter set has no directory ids. The first one that fetches as such a voter is this voter's for the whole epoch;
 a replica with another one is an observer: two processes have the same node id, and what one of them acknowledges is not

@@ -1,4 +1,4 @@
-"""Fetch at the leader: the fetch offset acknowledges all records below it and asks for those that follow.
+"""Fetch at the leader: the fetch offset acknowledges all batches below it and asks for those that follow.
 
 Source: KIP-595 §Fetch, KIP-853 (directory ids), KIP-1166 (high watermark in the request).
 """
@@ -147,7 +147,7 @@ def _alarm_once(replica: Replica, leader: Leader, key: ReplicaKey, kind: ReportK
 
 
 def _note(replica: Replica, leader: Leader, key: ReplicaKey, fetch_offset: Offset, now: Instant) -> None:
-    leader.progress.of(key).fetched(fetch_offset, replica.log.end_offset, now)
+    leader.progress.of(key).fetched(replica.log.whole_batches_below(fetch_offset), replica.log.end_offset, now)
     note_sign_of_life(replica, leader, key, now)
     note_target(replica, key)
     advance_high_watermark(replica, leader)

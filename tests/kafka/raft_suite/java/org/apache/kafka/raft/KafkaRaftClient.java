@@ -324,14 +324,14 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
         updateMetrics();
     }
 
-    /** At the end of a poll, since listeners call the client. */
+    /** At the end of a poll, since listeners call the client. Each call of the node names the listeners that have read. */
     private void tellListeners() {
-        while (!callbacks.isEmpty() || !released.isEmpty()) {
+        while (!callbacks.isEmpty() || status.hasMore && !released.isEmpty()) {
             for (Runnable next = callbacks.poll(); next != null; next = callbacks.poll()) {
                 next.run();
             }
-            for (Integer next = released.poll(); next != null; next = released.poll()) {
-                ask(call(PykraftLink.RELEASE).number(next));
+            if (status.hasMore && !released.isEmpty()) {
+                ask(call(PykraftLink.RELEASE));
             }
         }
     }
@@ -430,12 +430,15 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
     }
 
     private Frame call(int code) {
-        return new Frame().code(code).number(number).number(time.milliseconds());
+        Frame frame = new Frame().code(code).number(number).number(time.milliseconds());
+        frame.list(List.copyOf(released), frame::number);
+        released.clear();
+        return frame;
     }
 
     private void ask(Frame frame) {
         for (Integer gone = link.nextGone(); gone != null; gone = link.nextGone()) {
-            link.write(new Frame().code(PykraftLink.CLOSE).number(gone).number(time.milliseconds()));
+            link.write(new Frame().code(PykraftLink.CLOSE).number(gone).number(time.milliseconds()).number(0));
             mirror();
         }
         link.write(frame);
@@ -819,7 +822,9 @@ public final class KafkaRaftClient<T> implements RaftClient<T> {
 
         @Override
         public void close() {
-            ask(call(PykraftLink.SNAPSHOT_CLOSE).number(made));
+            if (!isFrozen) {
+                ask(call(PykraftLink.SNAPSHOT_CLOSE).number(made));
+            }
         }
     }
 }

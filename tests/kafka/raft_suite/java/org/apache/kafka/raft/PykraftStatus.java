@@ -19,6 +19,8 @@ import java.util.Set;
 /** What the node said of itself at the end of the last call. */
 final class PykraftStatus {
     final boolean wantsPoll;
+    /** A listener that has not read yet would be called. */
+    final boolean hasMore;
     final OptionalLong timeoutMs;
     final boolean isRunning;
     final boolean isShuttingDown;
@@ -40,6 +42,7 @@ final class PykraftStatus {
     /** Voters and names of metrics are told when they change. */
     PykraftStatus(PykraftLink.Values values, PykraftStatus before) {
         wantsPoll = values.flag();
+        hasMore = values.flag();
         timeoutMs = optional(values.large());
         isRunning = values.flag();
         isShuttingDown = values.flag();
