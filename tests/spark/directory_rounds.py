@@ -26,7 +26,8 @@ from pykraft.local.voters import PARTITION
 from tests.spark.kill_rounds import CALM, INTERRUPTED, PAUSE_S_MAX, WORKER_KINDS, Pipeline
 from tests.spark.table_check import problems_of, replicas_of
 
-CHANGES = ("the first moves", "the second is restored", "the third goes", "the third returns")
+CHANGES = ("the second is restored", "the first moves", "the third goes", "the third returns")
+"""One round has all kinds: the second appears in it, and in the end all move, the third for the first time."""
 
 GROWING = (".log", ".index", ".timeindex")
 
