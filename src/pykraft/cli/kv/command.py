@@ -18,7 +18,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -46,15 +46,49 @@ URLS: Final = "http://127.0.0.1:7080,http://127.0.0.1:7081,http://127.0.0.1:7082
 TIMEOUT_S: Final = 15.0
 SECONDS: Final = NumberType(float, 0.1, 86_400)
 
-url_option = click.option(
+
+def _without_password(context: click.Context, option: click.Parameter, urls: str) -> str:
+    is_written = context.get_parameter_source(str(option.name)) is click.core.ParameterSource.COMMANDLINE
+    if is_written and "@" in urls:
+        raise UsageError("--url with a password: all users see it in the list of processes; set PYKRAFT_KV_URL to it")
+    return urls
+
+
+def _with_token(context: click.Context, _: click.Parameter, path: Path | None) -> None:
+    try:
+        token = os.environ.get("PYKRAFT_KV_TOKEN") if path is None else path.read_text("ascii")
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--token-file {path}: {getattr(error, 'strerror', None) or 'it is not ASCII'}") from error
+    context.meta[CREDENTIALS] = None if token is None else token.strip()
+
+
+CREDENTIALS: Final = "pykraft.kv.credentials"
+_url_option = click.option(
     "--url",
     "urls",
     default=URLS,
     envvar="PYKRAFT_KV_URL",
     metavar="LIST",
+    callback=_without_password,
     help="Nodes to ask, the next one if one does not answer; also PYKRAFT_KV_URL."
     "  [default: the three of `pykraft kv serve`]",
 )
+_token_option = click.option(
+    "--token-file",
+    type=click.Path(path_type=Path),
+    envvar="PYKRAFT_KV_TOKEN_FILE",
+    metavar="FILE",
+    expose_value=False,
+    callback=_with_token,
+    help="A token for a proxy in front of the nodes; also the variable PYKRAFT_KV_TOKEN itself.",
+)
+
+
+def url_option(command: Callable[..., None]) -> Callable[..., None]:
+    """The nodes to ask, and what they demand; `client_of` takes both."""
+    return _url_option(_token_option(command))
+
+
 timeout_option = click.option(
     "--timeout", type=SECONDS, default=TIMEOUT_S, show_default=True, help="Seconds to wait for an answer."
 )
@@ -65,7 +99,8 @@ def client_of(urls: str, timeout_s: float) -> KeyValueClient:
     """The client for these options. Errors: UsageError."""
     from pykraft.kv.client import KeyValueClient
 
-    return KeyValueClient([url.strip() for url in urls.split(",") if url.strip()], timeout_s=timeout_s)
+    token = click.get_current_context().meta[CREDENTIALS]
+    return KeyValueClient([url.strip() for url in urls.split(",") if url.strip()], timeout_s=timeout_s, token=token)
 
 
 def wanted_range(key: str, *, is_prefix: bool) -> dict[str, str]:
