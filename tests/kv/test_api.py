@@ -36,7 +36,7 @@ QUEUE = (namespace("lock", "tool"), namespace("lock", "tool") + AFTER_DIGITS)
 async def test_items_are_put_read_compared_and_deleted(tmp_path: Path) -> None:
     async with served(tmp_path) as api:
         assert await ask(api, "/v1/put", key="color", value="red") == {"revision": 1, "key": "color"}
-        raw = base64.b64encode(b"\xff\0").decode()
+        raw = base64.b64encode(b"\xff\0" * 16_384).decode()
         assert await ask(api, "/v1/put", key="n/", base64=raw, numbered=True) == {
             "revision": 2,
             "key": "n/0000000000000002",
@@ -95,6 +95,8 @@ WRONG: list[tuple[str, dict[str, Any], int, str, str]] = [
     ("/v1/get", {}, 400, "invalid", "key is missing"),
     ("/v1/get", {"key": "a", "stael": True}, 400, "invalid", "did you mean stale?"),
     ("/v1/get", {"key": ""}, 400, "invalid", "key of 0 bytes: must have 1 to 1024"),
+    ("/v1/put", {"key": "a", "value": "\udcff"}, 400, "invalid", "must be text that UTF-8 can express"),
+    ("/v1/txn", {"if": [{"key": "a", "to": "\udcff"}]}, 400, "invalid", "must be text that UTF-8 can express"),
     ("/v1/get", {"key": "\ud800"}, 400, "invalid", "must be text that UTF-8 can express"),
     ("/v1/get", {"key": "a", "max_age_ms": 5}, 400, "invalid", "max_age_ms is for stale reads"),
     ("/v1/get", {"key": "a", "timeout_ms": 0}, 400, "invalid", "timeout_ms = 0: it is a whole number from 1 to 30000"),

@@ -465,7 +465,7 @@ class KeyValueApi:
 
     async def _lock(self, fields: json_form.JsonFields, timeout_ms: int) -> dict[str, Any]:
         name, lease = fields.text("name"), fields.whole("lease", least=1)
-        holder = json_form.stored_text(fields.text_or_none("holder") or "")
+        holder = fields.text_or_none("holder") or ""
         wait_ms = fields.whole("wait_ms", most=TIMEOUT_MS_MAX, default=TIMEOUT_MS)
         fields.end()
         if self._lock_calls >= LOCK_CALLS_MAX:

@@ -20,7 +20,7 @@ from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 from weakref import ref
 
 from pykraft.errors import CompactedError
-from pykraft.recipes.key_value_commands import Condition, Item, KeyChange, prefix
+from pykraft.recipes.key_value_commands import Condition, Item, KeyChange, prefix, value_bytes
 
 PackedItem: TypeAlias = tuple[str, int, int, int, int]
 """The fields of an `Item` after its key."""
@@ -256,6 +256,8 @@ class KeySpace:
         actual = absent if item is None else getattr(item, condition.field)
         if condition.operator in {"<", ">"} and (actual is None or condition.operand is None):
             return False
+        if isinstance(actual, str) and isinstance(condition.operand, str):
+            return _COMPARED[condition.operator](value_bytes(actual), value_bytes(condition.operand))
         return _COMPARED[condition.operator](actual, condition.operand)
 
     def put(self, item: Item) -> None:
@@ -275,7 +277,7 @@ class KeySpace:
             self._keep_for_views(key, packed)
         size, leased = text_size_bytes("".join(keys)), []
         for key, (value, _, _, _, lease) in zip(keys, former, strict=True):
-            size += len(value) if value.isascii() else len(value.encode())
+            size += len(value) if value.isascii() else len(value_bytes(value))
             if lease:
                 leased.append((lease, key))
         self.size_bytes -= size
@@ -486,8 +488,8 @@ def item_size_bytes(item: Item) -> int:
 
 
 def text_size_bytes(text: str) -> int:
-    """The size of a text in UTF-8."""
-    return len(text) if text.isascii() else len(text.encode())
+    """The size of a key or a value in bytes."""
+    return len(text) if text.isascii() else len(value_bytes(text))
 
 
 def size_bytes(key: str, packed: PackedItem) -> int:

@@ -10,7 +10,9 @@ Source: ours (ADR 084, ADR 087, ADR 103, ADR 181); the model is that of etcd's v
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from io import BytesIO
 from itertools import chain, starmap
@@ -39,6 +41,8 @@ from pykraft.recipes.key_value_commands import (
     TransactionResult,
     check_command,
     numbered_key,
+    value_bytes,
+    value_of,
 )
 
 
@@ -64,7 +68,8 @@ class RecordSerde:
 
     JSON escapes line feeds and other characters, which makes a text two to six times as long. Where that is too much,
     texts come behind the lists instead, as they are: a zero byte, then all of them, and in the place of each
-    ``{"bytes":N}``. A shorter record is the same JSON as ever, which older versions read, too.
+    ``{"bytes":N}``. A shorter record is the same JSON as ever, which older versions read, too. A value that is not
+    UTF-8 is `BINARY_MARK` and base64, and so is one that begins with this mark.
     """
 
     def __init__(
@@ -97,8 +102,29 @@ class RecordSerde:
         if not isinstance(value, list):
             return value
         if value and isinstance(value[0], str):
-            return self._classes[value[0]](*[self._built(one, texts) for one in value[1:]])
+            one_class, parts = self._classes[value[0]], [self._built(one, texts) for one in value[1:]]
+            at = _VALUE_AT.get(one_class)
+            if at is not None and isinstance(parts[at], str) and parts[at].startswith(BINARY_MARK):
+                with suppress(ValueError):  # an older program put this text without the service
+                    parts[at] = value_of(b64decode(parts[at].removeprefix(BINARY_MARK), validate=True))
+            return one_class(*parts)
         return tuple([self._built(one, texts) for one in value])
+
+
+BINARY_MARK: Final = "\0base64:"
+_VALUE_AT: Final[dict[type, int]] = {Item: 1, Put: 1, Condition: 3}
+"""Which of their fields is a value."""
+
+
+def _marked(value: str) -> str:
+    if not value.startswith(BINARY_MARK):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            pass
+        else:
+            return value
+    return BINARY_MARK + b64encode(value_bytes(value)).decode("ascii")
 
 
 _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -106,7 +132,11 @@ _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).enc
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - JSON
     if is_dataclass(value):
-        return [type(value).__name__, *(_plain(getattr(value, field.name)) for field in fields(value))]
+        record = [type(value).__name__, *(_plain(getattr(value, field.name)) for field in fields(value))]
+        at = _VALUE_AT.get(type(value))
+        if at is not None and isinstance(record[at + 1], str):
+            record[at + 1] = _marked(record[at + 1])
+        return record
     return [_plain(one) for one in value] if isinstance(value, tuple) else value
 
 
