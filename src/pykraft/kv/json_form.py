@@ -148,6 +148,14 @@ def change_json(change: KeyChange) -> dict[str, Any]:
     return {"revision": change.revision, "key": change.key, "item": item}
 
 
+def previous_json(result: TransactionResult) -> dict[str, Any]:
+    """The item that was replaced, for a transaction with `read_previous`."""
+    if not result.found:
+        return {}
+    [items] = result.found
+    return {"previous": item_json(items[0]) if items else None}
+
+
 def result_json(result: TransactionResult) -> dict[str, Any]:
     return {
         "succeeded": result.succeeded,
@@ -255,6 +263,15 @@ def read_put(fields: JsonFields) -> Put:
         check_text("value", text, most=VALUE_SIZE_BYTES_MAX)
     value = text if text is not None else stored_base64(cast("str", binary))
     return Put(fields.text("key"), value, fields.whole("lease", default=0), fields.flag("numbered"))
+
+
+def read_previous(fields: JsonFields, key: str, *, is_one: bool) -> list[Get]:
+    """What finds the item that a change replaces, if ``previous`` is true. Errors: UsageError."""
+    if not fields.flag("previous"):
+        return []
+    if not is_one:
+        raise errors.UsageError("previous: only for one key, which is not numbered; use /v1/txn with a get")
+    return [Get(key)]
 
 
 def read_transaction(fields: JsonFields) -> Transaction:

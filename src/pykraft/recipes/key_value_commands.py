@@ -60,6 +60,13 @@ class KeyChange:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyFormer:
+    """What the next change in a snapshot replaced."""
+
+    item: Item
+
+
+@dataclass(frozen=True, slots=True)
 class Condition:
     """Compares a field of a key's item. A key that does not exist has the value None, and 0 in all other fields."""
 

@@ -173,12 +173,15 @@ class KeyValueStore:
         return self._node.machine
 
     async def get(
-        self, key: str, *, stale: bool = False, max_age_ms: int | None = None
+        self, key: str, *, revision: int | None = None, stale: bool = False, max_age_ms: int | None = None
     ) -> key_value_commands.Item | None:
-        """The item of this key; None when there is none. For stale reads see `pykraft.machine.Replicated.read`."""
+        """The item of this key; None when there is none. For stale reads see `pykraft.machine.Replicated.read`.
+
+        With ``revision`` as it was then. Errors: CompactedError when that is no longer kept.
+        """
         key_value_commands.check_range(key)
         async with self._node.read(stale=stale, max_age_ms=max_age_ms, timeout_ms=self._timeout_ms) as state:
-            return state.get(key)
+            return state.get(key, revision)
 
     async def range(
         self,
@@ -186,14 +189,15 @@ class KeyValueStore:
         end: str | None = None,
         *,
         limit: int = 1_000,
+        revision: int | None = None,
         stale: bool = False,
         max_age_ms: int | None = None,
     ) -> list[key_value_commands.Item]:
-        """Up to ``limit`` items of a range, in the order of their keys."""
+        """Up to ``limit`` items of a range, in the order of their keys; with ``revision`` as in `get`."""
         key_value_commands.check_range(key, end)
         whole_number("limit", limit, least=1)
         async with self._node.read(stale=stale, max_age_ms=max_age_ms, timeout_ms=self._timeout_ms) as state:
-            return state.range(key, end, limit)
+            return state.range(key, end, limit, revision)
 
     async def last(
         self, key: str, end: str | None = None, *, stale: bool = False, max_age_ms: int | None = None

@@ -18,9 +18,10 @@ from io import BytesIO
 from itertools import chain, starmap
 from typing import Any, ClassVar, Final
 
+from pykraft.client.arguments import whole_number
 from pykraft.client.listener import StableRecords
 from pykraft.client.serde import Serde, from_json
-from pykraft.errors import CommandRejectedError
+from pykraft.errors import CommandRejectedError, UsageError
 from pykraft.machine.replicated import COMMAND_SIZE_BYTES_MAX
 from pykraft.machine.state_machine import Applied, StateMachine
 from pykraft.recipes.key_space import KeySpace, KeyWatches, SortedValues, item_size_bytes, text_size_bytes
@@ -34,6 +35,7 @@ from pykraft.recipes.key_value_commands import (
     Item,
     KeepLease,
     KeyChange,
+    KeyFormer,
     KeyValueCommand,
     KeyValueResult,
     Put,
@@ -154,7 +156,7 @@ COMMANDS: Final = RecordSerde(
     Transaction, Condition, Get, Put, Delete, GrantLease, KeepLease, EndLease, Compact, check=check_command
 )
 RESULTS: Final = RecordSerde(TransactionResult, Item, json_max=1 << 30)  # older nodes have results in snapshots
-SNAPSHOTS: Final = RecordSerde(StoreHead, LeaseState, Item, KeyChange)
+SNAPSHOTS: Final = RecordSerde(StoreHead, LeaseState, Item, KeyChange, KeyFormer)
 
 
 KEYS_MAX: Final = 1_000_000
@@ -183,6 +185,8 @@ class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
 
     commands: ClassVar[Serde[Any]] = COMMANDS
     results: ClassVar[Serde[Any]] = RESULTS
+    snapshot_version: ClassVar[int] = 1
+    """Version 0 has no `KeyFormer`."""
 
     def __init__(self) -> None:
         self.watches: KeyWatches = KeyWatches()
@@ -254,16 +258,29 @@ class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
             aside._restore(record)
         self._replace_by(aside)
 
-    def get(self, key: str) -> Item | None:
-        """The item of this key."""
-        return self.space.get(key)
+    def get(self, key: str, revision: int | None = None) -> Item | None:
+        """The item of this key. Errors: as `range`."""
+        if revision is None:
+            return self.space.get(key)
+        items = self.range(key, revision=revision)
+        return items[0] if items else None
 
-    def range(self, key: str, end: str | None = None, limit: int | None = None) -> list[Item]:
-        """The items of a range, in the order of their keys."""
-        return self.space.range(key, end, limit)
+    def range(
+        self, key: str, end: str | None = None, limit: int | None = None, revision: int | None = None
+    ) -> list[Item]:
+        """The items of a range, in the order of their keys, as they are or were at a revision.
+
+        Errors: CompactedError names the oldest revision; UsageError for one that is yet to come.
+        """
+        if revision is None:
+            return self.space.range(key, end, limit)
+        if whole_number("revision", revision, least=1) > self.space.revision:
+            raise UsageError(f"revision = {revision}: the last change has revision {self.space.revision}")
+        return self.space.range_at(revision, key, end, limit)
 
     def _replace_by(self, other: KeyValues) -> None:
         revision = self.space.revision
+        other.space.loaded()
         self.space, self._leases, self._expiries = other.space, other._leases, other._expiries
         self.watches.replaced(revision)
 
@@ -279,6 +296,8 @@ class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
                 self._attach(record)
             case KeyChange():
                 self.space.load_change(record)
+            case KeyFormer(item):
+                self.space.load_former(item)
 
     def _transact(self, transaction: Transaction, time_ms: int) -> TransactionResult:
         succeeded = all(map(self.space.holds, transaction.conditions))

@@ -147,6 +147,9 @@ def test_a_prefix_is_read_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
         result = at(node, "get", "a/", "--prefix")
         assert result.stdout == "".join(f"{key}\t\\t\n" for key in keys)
         assert [body.get("end") for _, body in node.asked] == [None, "a0", "a0"]
+        assert [body.get("revision") for _, body in node.asked] == [None] * 3
+        at(node, "get", "a/", "--prefix", "--revision", "7")
+        assert [body.get("revision") for _, body in node.asked[3:]] == [7] * 3
         cut = at(node, "get", "a/", "--prefix", "--limit", "3")
         assert cut.stdout.count("\n") == 3
         assert cut.stderr == "pykraft: there are more than 3 keys: give a higher --limit\n"

@@ -119,12 +119,22 @@ PAGE: Final = 1_000
 @prefix_option
 @click.option("--limit", type=NumberType(int, 1), default=PAGE, show_default=True, help="With --prefix: keys at most.")
 @click.option("--stale", is_flag=True, help="Take what the node has now, however old, without asking the leader.")
+@click.option("--revision", type=NumberType(int, 1), help="As it was at this revision.  [default: as it is]")
 @click.option("--raw", is_flag=True, help="Write the bytes of the value as they are, without a line end.")
 @url_option
 @timeout_option
 @json_option
-def get(
-    *, key: str, is_prefix: bool, limit: int, stale: bool, raw: bool, urls: str, timeout: float, as_json: bool
+def get(  # noqa: PLR0913 - one argument for each option
+    *,
+    key: str,
+    is_prefix: bool,
+    limit: int,
+    stale: bool,
+    revision: int | None,
+    raw: bool,
+    urls: str,
+    timeout: float,
+    as_json: bool,
 ) -> None:
     """Print the value of KEY; with --prefix a line for each key that begins so: key, tab, value.
 
@@ -132,7 +142,8 @@ def get(
     """
     if raw and (is_prefix or as_json):
         raise UsageError("--raw prints one value: give it without --prefix and --json")
-    found = read_items(client_of(urls, timeout), key, is_prefix=is_prefix, limit=limit, stale=stale)
+    how = {"stale": stale, **({} if revision is None else {"revision": revision})}
+    found = read_items(client_of(urls, timeout), key, how, is_prefix=is_prefix, limit=limit)
     if as_json:
         click.echo(json.dumps(found))
     elif is_prefix:
@@ -148,9 +159,9 @@ def get(
         click.echo(printable(value_of(found["items"][0])))
 
 
-def read_items(client: Any, key: str, *, is_prefix: bool, limit: int, stale: bool) -> dict[str, Any]:  # noqa: ANN401 - a KeyValueClient, imported late
+def read_items(client: Any, key: str, how: dict[str, Any], *, is_prefix: bool, limit: int) -> dict[str, Any]:  # noqa: ANN401 - a KeyValueClient, imported late
     """The items of a key or a prefix, page by page: ``items``, ``more`` and the ``revision`` of the last page."""
-    wanted: dict[str, Any] = {**wanted_range(key, is_prefix=is_prefix), "stale": stale}
+    wanted: dict[str, Any] = {**wanted_range(key, is_prefix=is_prefix), **how}
     items: list[Any] = []
     while True:
         page = client.ask("/v1/range", {**wanted, "limit": min(limit - len(items), PAGE)}, changes=False)
@@ -158,7 +169,7 @@ def read_items(client: Any, key: str, *, is_prefix: bool, limit: int, stale: boo
         if not page["more"] or len(items) >= limit:
             return {"revision": page["revision"], "items": items, "more": page["more"]}
         # The next page begins right after the last key; the prefix ends where it did.
-        wanted = {"key": items[-1]["key"] + "\0", "end": _end_of(key), "stale": stale}
+        wanted = {"key": items[-1]["key"] + "\0", "end": _end_of(key), **how}
 
 
 def value_of(item: dict[str, Any]) -> bytes:
