@@ -288,6 +288,11 @@ class Node(Generic[T]):
         return endpoint
 
     @property
+    def is_running(self) -> bool:
+        """Whether it has been initialized and has not ended."""
+        return self._life.is_begun and not self._life.is_over
+
+    @property
     def leader_and_epoch(self) -> LeaderAndEpoch:
         """The leader that this node knows, and the epoch; (None, 0) before `initialize`."""
         status = self._life.engine.status

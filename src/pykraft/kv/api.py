@@ -35,14 +35,11 @@ from typing import Any, Final, TypeAlias
 from pykraft.errors import BufferFullError, CommandRejectedError, CompactedError, NotRunningError, UsageError
 from pykraft.kv import json_form
 from pykraft.machine import Replicated
+from pykraft.machine.asgi import AsgiReceive, AsgiScope, AsgiSend
 from pykraft.machine.replicated import TIMEOUT_MS, TIMEOUT_MS_MAX
 from pykraft.recipes import Condition, Delete, KeyChange, KeyValues, KeyValueStore, Put, key_value_commands
 from pykraft.recipes.coordination import AFTER_DIGITS, namespace, wait_deleted
 from pykraft.recipes.key_space import item_size_bytes
-
-AsgiScope: TypeAlias = MutableMapping[str, Any]
-AsgiReceive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
-AsgiSend: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 BODY_SIZE_BYTES_MAX: Final = 1 << 18
 """A command has at most 60,000 bytes, which the escapes of JSON make three times as many."""
