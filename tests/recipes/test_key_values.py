@@ -353,3 +353,30 @@ def test_bytes_are_compared_as_bytes() -> None:
     for other, is_less in ((b"\xef\xbf\xbd", False), (b"\xf0\x9f\x98\x80", True), (b"", False)):
         less = Condition("k", "value", "<", value_of(other))
         assert log.add(Transaction((), (less,))).succeeded is is_less
+
+
+def test_metrics_count_keys_leases_watches_and_the_jobs_of_all_queues() -> None:
+    log = StoreLog()
+    lease = log.add(GrantLease(60_000))
+    log.put("a", "é", lease)
+    for queue, kinds in (("mail", ("job/1", "job/2", "claim/1", "buried/0", "tries/1")), ("mail2", ("job/3",))):
+        for kind in kinds:
+            log.put(f"pykraft/queue/{queue}/{kind}")
+    log.put("pykraft/queue0")
+    log.add(Compact(3))
+    watch = log.values.watches.open("a", None, lambda: None)
+    found = {metric.name: value for metric, value in log.values.metrics().items()}
+    keys = log.keys()
+    assert found == {
+        "store-keys": 8,
+        "store-size-bytes": sum(map(len, keys)) + 2,
+        "store-revision": 8,
+        "store-oldest-revision": 3,
+        "store-leases": 1,
+        "store-watches": 1,
+        "store-jobs": 3,
+        "store-claimed-jobs": 1,
+        "store-dead-letters": 1,
+    }
+    assert [*log.values.metrics()] == [*key_values.STORE_METRICS]
+    log.values.watches.close(watch)

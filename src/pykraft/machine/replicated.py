@@ -46,9 +46,11 @@ from pykraft.errors import (
     UnfinishedCommand,
     UsageError,
 )
+from pykraft.host.metrics import Metrics
 from pykraft.machine.applier import Applier
 from pykraft.machine.forwarder import BATCH_SIZE_BYTES_MAX, ConnectForward, Forwarder, ForwardServer, MachineReads
 from pykraft.machine.membership import Membership
+from pykraft.machine.metrics import CommandMeasurements
 from pykraft.machine.records import CheckRecord, TickRecord, encode_log_record
 from pykraft.machine.replica import APPLIED, REFUSED, SESSION_TIMEOUT_MS, CommandAnswer, MachineReplica, NotApplied
 from pykraft.machine.state_check import CHECK_EVERY_MAX, StateCheck
@@ -264,6 +266,8 @@ class Replicated(Generic[M_co]):
         self._submission.group_size_bytes_max = min(BATCH_SIZE_BYTES_MAX, config.raft.batch_size_bytes_max // 2)
         self._reads = MachineReads(self.node, self._applier, self._forwarder)
         self._log_ticks = LogTicks(self.node, self._applier, runtime.session_timeout_ms)
+        self._measured = CommandMeasurements(self.node, self._replica)
+        self._has_scrapes = config.prometheus_listener is not None
         self._check_writer: StateCheckWriter | None = None
         if check_every is not None:
             whole_number("check_every", check_every, least=1, most=CHECK_EVERY_MAX)
@@ -304,6 +308,10 @@ class Replicated(Generic[M_co]):
         ]
         if self._check_writer is not None:
             self._writers.append(asyncio.get_running_loop().create_task(self._check_writer.run(), name="pykraft check"))
+        if self._has_scrapes:
+            self._writers.append(
+                asyncio.get_running_loop().create_task(self._measured.publish(), name="pykraft metrics")
+            )
 
     async def __aenter__(self) -> Self:
         if self._watch is None:
@@ -346,7 +354,7 @@ class Replicated(Generic[M_co]):
         data = self._machine.commands.serialize(command)
         if type(data) is not bytes or len(data) > COMMAND_SIZE_BYTES_MAX:
             raise UsageError(f"a command takes at most {COMMAND_SIZE_BYTES_MAX} bytes: its serde made {_shown(data)}")
-        return self._result(await self._submission.execute(data, timeout_ms))
+        return self._result(await self._measured.of(self._submission.execute(data, timeout_ms)))
 
     async def resume(
         self: Replicated[StateMachine[C, R]], command: UnfinishedCommand, *, timeout_ms: int = TIMEOUT_MS
@@ -361,7 +369,7 @@ class Replicated(Generic[M_co]):
         whole_number("timeout_ms", timeout_ms, least=1, most=TIMEOUT_MS_MAX)
         if not isinstance(command, UnfinishedCommand):
             raise UsageError(f"{command!r} is no unfinished command: give what `OutcomeUnknownError.command` is")
-        return self._result(await self._submission.resume(command, timeout_ms))
+        return self._result(await self._measured.of(self._submission.resume(command, timeout_ms)))
 
     def _result(self: Replicated[StateMachine[C, R]], answer: CommandAnswer) -> R:
         verdict, value = answer
@@ -395,6 +403,10 @@ class Replicated(Generic[M_co]):
         if self._applier.loading_offset is not None:
             await self._reads.wait_loaded(timeout_ms)
         yield self._machine
+
+    async def metrics(self) -> Metrics:
+        """Those of the node, of this node's commands, and of the state machine. Errors: NotRunningError."""
+        return await self._measured.read()
 
     async def _tell_of_end(self) -> None:
         with suppress(Exception):  # whoever closes the node hears of its error

@@ -10,7 +10,7 @@ Source: Raft dissertation §6.3; ours (ADR 068, ADR 151).
 
 import types
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, ClassVar, Final, ForwardRef, Generic, NamedTuple, TypeVar, Union, get_args, get_origin
 
@@ -18,6 +18,7 @@ import msgspec
 
 from pykraft.client.serde import Serde, check_nesting, from_json, json_serde
 from pykraft.errors import UsageError
+from pykraft.host.metrics import Metric
 
 T = TypeVar("T")
 _encode: Final = msgspec.json.Encoder().encode
@@ -159,6 +160,10 @@ class StateMachine(ABC, Generic[C, R]):
         exception is a bug that every replica has: each logs it, and the caller gets a CommandRejectedError that names
         it. What was changed before stays changed. MemoryError, RecursionError and OSError end the node.
         """
+
+    def metrics(self) -> Mapping[Metric, float]:
+        """Measurements for operators, on the program's loop; they are no part of the state."""
+        return {}
 
     def validate(self, command: C, /) -> None:
         """Refuse a command before it is in the log: any exception does. By default none is refused.

@@ -11,17 +11,18 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from io import BytesIO
-from itertools import chain, starmap
+from itertools import chain, islice, starmap
 from typing import Any, ClassVar, Final
 
 from pykraft.client.arguments import whole_number
 from pykraft.client.listener import StableRecords
 from pykraft.client.serde import Serde, from_json
 from pykraft.errors import CommandRejectedError, UsageError
+from pykraft.host.metrics import Metric, MetricKind, ours
 from pykraft.machine.replicated import COMMAND_SIZE_BYTES_MAX
 from pykraft.machine.state_machine import Applied, StateMachine
 from pykraft.recipes.key_space import KeySpace, KeyWatches, SortedValues, item_size_bytes, text_size_bytes
@@ -43,6 +44,7 @@ from pykraft.recipes.key_value_commands import (
     TransactionResult,
     check_command,
     numbered_key,
+    prefix,
     value_bytes,
     value_of,
 )
@@ -171,6 +173,27 @@ FOUND_SIZE_BYTES_MAX: Final = 1 << 18
 """Items in the result of one transaction: results are kept until the client has them."""
 
 
+_KEYS: Final = ours("store-keys", MetricKind.GAUGE, "keys", "keys of the store")
+_SIZE: Final = ours("store-size-bytes", MetricKind.GAUGE, "bytes", "all keys and values")
+_REVISION: Final = ours("store-revision", MetricKind.GAUGE, "revision", "revision of the last change")
+_OLDEST: Final = ours("store-oldest-revision", MetricKind.GAUGE, "revision", "the oldest one that is kept")
+_LEASES: Final = ours("store-leases", MetricKind.GAUGE, "leases", "open leases")
+_WATCHES: Final = ours("store-watches", MetricKind.GAUGE, "watches", "watches of this node")
+_JOBS: Final = ours(
+    "store-jobs", MetricKind.GAUGE, "jobs", "jobs of all queues that are not done, without dead letters"
+)
+_CLAIMED: Final = ours(
+    "store-claimed-jobs", MetricKind.GAUGE, "jobs", "those a worker has, or that wait after a failure"
+)
+_DEAD: Final = ours("store-dead-letters", MetricKind.GAUGE, "jobs", "jobs that failed too often")
+STORE_METRICS: Final = (_KEYS, _SIZE, _REVISION, _OLDEST, _LEASES, _WATCHES, _JOBS, _CLAIMED, _DEAD)
+"""All of them, in the order of the documentation."""
+QUEUES: Final = "pykraft/queue/"
+"""What the keys of `pykraft.recipes.JobQueue` begin with; then come the queue's name, and the kind of key."""
+QUEUES_MAX: Final = 1_000
+"""Queues whose jobs are counted."""
+
+
 @dataclass(slots=True)
 class _Lease:
     ttl_ms: int
@@ -238,6 +261,32 @@ class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
         left = ENDED_MAX
         while left > 0 and (first := self._expiries.first()) is not None and first[0] <= context.time_ms:
             left -= 1 + self._end(first[1])
+
+    def metrics(self) -> Mapping[Metric, float]:
+        """See `pykraft.machine.StateMachine`."""
+        space = self.space
+        queues = [*islice(self._queues(), QUEUES_MAX)]
+        jobs = {
+            metric: sum(space.count(*prefix(f"{queue}{kind}/")) for queue in queues)
+            for metric, kind in ((_JOBS, "job"), (_CLAIMED, "claim"), (_DEAD, "buried"))
+        }
+        return {
+            _KEYS: len(space.keys),
+            _SIZE: space.size_bytes,
+            _REVISION: space.revision,
+            _OLDEST: space.oldest_revision,
+            _LEASES: len(self._leases),
+            _WATCHES: len(self.watches),
+            **jobs,
+        }
+
+    def _queues(self) -> Iterator[str]:
+        """What the keys of each queue begin with: one look for each queue, however many jobs it has."""
+        key, end = prefix(QUEUES)
+        while (found := next(self.space.keys_in(key, end), None)) is not None:
+            name = found[len(QUEUES) :].partition("/")[0]
+            yield f"{QUEUES}{name}/"
+            key = prefix(f"{QUEUES}{name}/")[1]
 
     def snapshot(self) -> StableRecords[bytes]:
         head = StoreHead(self.space.revision, self.space.oldest_revision)
