@@ -12,10 +12,11 @@ import pytest
 from pykraft import errors
 from pykraft.client.remote.connection import ClientDialer
 from pykraft.config import LogSettings
-from pykraft.machine import Applied, Replicated, forwarder, replicated
+from pykraft.machine import Applied, Replicated, forwarder, own_records
+from pykraft.machine.own_records import voter_ids
 from pykraft.machine.records import OpenRecord, decode_log_record, encode_log_record, pack_records
 from pykraft.machine.replica import SESSION_TIMEOUT_MS, MachineReplica
-from pykraft.machine.replicated import PROGRAM, voter_ids
+from pykraft.machine.replicated import PROGRAM
 from pykraft.protocol.schema import Body
 from pykraft.types import Endpoint
 from tests.client.nodes import BOTH, alone, config_of
@@ -168,7 +169,7 @@ class Alarm(Counters):
 async def test_the_leader_writes_the_time_while_sessions_are_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replicated, "TICKS_OF_A_SESSION", 3_000)  # one in 20 ms
+    monkeypatch.setattr(own_records, "TICKS_OF_A_SESSION", 3_000)  # one in 20 ms
     async with machines(tmp_path, 1) as [node]:
         await node.node.wait_for_leader()
         end = node.node.log_end_offset

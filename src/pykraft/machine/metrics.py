@@ -7,8 +7,8 @@ Source: ours; the sensors are those of `pykraft.host.metrics`.
 """
 
 import asyncio
-from collections.abc import Awaitable
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
 
 from pykraft.client.node import Node
 from pykraft.errors import OutcomeUnknownError, PykraftError
@@ -29,6 +29,7 @@ MACHINE_METRICS: Final = (_COMMANDS, _AVERAGE, _LONGEST, _REJECTED, _UNKNOWN, _F
 """All of them, in the order of the documentation."""
 
 
+C = TypeVar("C")
 PUBLISH_INTERVAL_S: Final = 1.0
 
 
@@ -42,13 +43,13 @@ class CommandMeasurements:
         self._latency = Sensor()
         self._waiting = self._rejected = self._unknown = self._failed = 0
 
-    async def of(self, answer: Awaitable[CommandAnswer]) -> CommandAnswer:
-        """Wait for this answer. Errors: those of the wait."""
+    async def of(self, ask: Callable[[C, int], Awaitable[CommandAnswer]], command: C, timeout_ms: int) -> CommandAnswer:
+        """The answer to this command. Errors: those of ``ask``."""
         loop = asyncio.get_running_loop()
         begun_s = loop.time()
         self._waiting += 1
         try:
-            found = await answer
+            found = await ask(command, timeout_ms)
         except OutcomeUnknownError:
             self._unknown += 1
             raise

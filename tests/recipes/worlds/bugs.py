@@ -464,7 +464,7 @@ BUGS = {
     "transaction_applies_half": RecipeBug(transaction_applies_half, 0, "StoreIsAsTold"),
     "compaction_takes_one_revision_too_many": RecipeBug(compaction_takes_one_revision_too_many, 0, "StoreIsAsTold"),
     "watch_starts_below_the_compaction": RecipeBug(watch_starts_below_the_compaction, 2, "WatchesMissNothing"),
-    "watch_is_refused_for_no_reason": RecipeBug(watch_is_refused_for_no_reason, 8, "WatchesMissNothing"),
+    "watch_is_refused_for_no_reason": RecipeBug(watch_is_refused_for_no_reason, 48, "WatchesMissNothing"),
     "revision_is_cut_in_two": RecipeBug(revision_is_cut_in_two, 0, "WatchesMissNothing"),
     "watch_skips_a_revision": RecipeBug(watch_skips_a_revision, 0, "WatchesMissNothing"),
     "token_is_used_again": RecipeBug(token_is_used_again, 2, "TokensAreNew"),
