@@ -5,6 +5,7 @@
 
 from pykraft.machine.asgi import AppNode, worker_number
 from pykraft.machine.membership import Membership
+from pykraft.machine.methods import ReplicatedObject, perform, replicated
 from pykraft.machine.replicated import Replicated, ThreadedReplicated
 from pykraft.machine.state_machine import Applied, StateMachine, dataclass_serde
 
@@ -13,8 +14,11 @@ __all__ = [
     "Applied",
     "Membership",
     "Replicated",
+    "ReplicatedObject",
     "StateMachine",
     "ThreadedReplicated",
     "dataclass_serde",
+    "perform",
+    "replicated",
     "worker_number",
 ]

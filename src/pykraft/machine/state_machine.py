@@ -22,8 +22,15 @@ from pykraft.host.metrics import Metric
 
 T = TypeVar("T")
 _encode: Final = msgspec.json.Encoder().encode
-_encode_result: Final = msgspec.json.Encoder(order="deterministic").encode
-"""Replicas must write equal results as equal bytes, whatever order a set has in each process."""
+_encode_ordered: Final = msgspec.json.Encoder(order="deterministic").encode
+
+
+def encode_ordered(value: object) -> bytes:
+    """JSON in which sets and dicts are sorted: replicas must write equal values as equal bytes. Errors: TypeError."""
+    try:
+        return _encode_ordered(value)
+    except TypeError:  # a dict whose keys are no text cannot be sorted as it is
+        return _encode_ordered(msgspec.to_builtins(value, str_keys=True, order="deterministic"))
 
 
 class _Dataclasses:
@@ -216,7 +223,7 @@ class _Results:
         self._decode: Callable[[bytes], Any] | None = None
 
     def serialize(self, record: Any) -> bytes:  # noqa: ANN401 - as above
-        return _encode_result(record)
+        return encode_ordered(record)
 
     def deserialize(self, data: bytes) -> Any:  # noqa: ANN401 - as above
         if self._decode is None:  # late, as for commands
@@ -227,6 +234,8 @@ class _Results:
 def _is_json(kind: Any) -> bool:  # noqa: ANN401 - as above
     """True for a type whose values JSON gives back, and for one that says nothing about them."""
     inner = get_origin(kind) or kind
+    if inner is dict and get_args(kind)[:1] not in {(), (str,)}:
+        return False  # JSON would make its keys text
     if inner in {Union, types.UnionType, list, dict}:
         return all(map(_is_json, get_args(kind)))
     return inner in {str, int, float, bool, None, type(None), Any, object} or isinstance(
