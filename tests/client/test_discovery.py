@@ -72,12 +72,13 @@ async def test_srv_records_come_by_priority_and_weight() -> None:
 
 
 async def test_it_waits_until_a_name_has_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(discovery, "RETRY_S", 0.01)
+    monkeypatch.setattr(discovery, "RETRY_S", 60.0)  # longer than the timeout: there is one look
     known: dict[str, list[str]] = {"none.example": ["0 0 0 ."]}
     async with name_server(known) as (server, at):
         for name, told in (("absent.example", "does not exist"), ("none.example", "its records name no node")):
             with pytest.raises(QuorumUnavailableError, match=f"{name}: no address of a node in time: .*{told}"):
-                await discover(f"{at}{name}", timeout_ms=300)
+                await discover(f"{at}{name}")
+        monkeypatch.setattr(discovery, "RETRY_S", 0.01)
         server.was_asked.clear()
         waiting = asyncio.ensure_future(discover(f"{at}late.example"))
         await server.was_asked.wait()
@@ -108,13 +109,14 @@ async def test_a_host_has_all_its_addresses(monkeypatch: pytest.MonkeyPatch) -> 
     assert asked == [("app.default.svc", 9093, {"type": socket.SOCK_STREAM})] * 2
 
 
-async def test_a_file_has_addresses_on_lines(tmp_path: Path) -> None:
+async def test_a_file_has_addresses_on_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discovery, "RETRY_S", 60.0)
     path = tmp_path / "nodes"
     for text, problem in ((None, "No such file"), ("# none yet\n\n", "the file is empty")):
         if text is not None:
             path.write_text(text)
         with pytest.raises(QuorumUnavailableError, match=f"no address of a node in time: .*{problem}"):
-            await discover(f"file:{path}", timeout_ms=300)
+            await discover(f"file:{path}")
     path.write_text("a:1  # the first\n\nb:2, c:3\n")
     for source in (f"file:{path}", f"file://{path}"):
         assert await discover(source) == (Endpoint("a", 1), Endpoint("b", 2), Endpoint("c", 3))
