@@ -39,7 +39,6 @@ class CommandMeasurements:
     def __init__(self, node: Node[bytes], replica: MachineReplica[Any, Any]) -> None:
         self._node = node
         self._replica = replica
-        self._commands = Sensor()
         self._latency = Sensor()
         self._waiting = self._rejected = self._unknown = self._failed = 0
 
@@ -57,13 +56,13 @@ class CommandMeasurements:
             self._failed += 1
             raise
         else:
-            self._rejected += found.verdict not in {APPLIED, REFUSED}
-            self._failed += found.verdict is REFUSED
+            if found.verdict is not APPLIED:
+                self._failed += found.verdict is REFUSED
+                self._rejected += found.verdict is not REFUSED
             return found
         finally:
             self._waiting -= 1
             now_s = loop.time()
-            self._commands.record(1, now_s * 1_000)
             self._latency.record((now_s - begun_s) * 1_000, now_s * 1_000)
 
     async def read(self) -> Metrics:
@@ -80,7 +79,7 @@ class CommandMeasurements:
     def _own(self) -> dict[Metric, float]:
         now_ms = asyncio.get_running_loop().time() * 1_000
         return {
-            _COMMANDS: self._commands.rate_per_s(now_ms),
+            _COMMANDS: self._latency.count_per_s(now_ms),
             _AVERAGE: self._latency.average(now_ms),
             _LONGEST: self._latency.maximum(now_ms),
             _REJECTED: self._rejected,

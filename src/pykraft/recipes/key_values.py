@@ -108,7 +108,7 @@ class RecordSerde:
         if value and isinstance(value[0], str):
             one_class, parts = self._classes[value[0]], [self._built(one, texts) for one in value[1:]]
             at = _VALUE_AT.get(one_class)
-            if at is not None and isinstance(parts[at], str) and parts[at].startswith(BINARY_MARK):
+            if at is not None and str(parts[at])[:1] == "\0" and parts[at].startswith(BINARY_MARK):
                 with suppress(ValueError):  # an older program put this text without the service
                     parts[at] = value_of(b64decode(parts[at].removeprefix(BINARY_MARK), validate=True))
             return one_class(*parts)
@@ -121,6 +121,8 @@ _VALUE_AT: Final[dict[type, int]] = {Item: 1, Put: 1, Condition: 3}
 
 
 def _marked(value: str) -> str:
+    if value.isascii() and value[:1] != "\0":
+        return value  # nearly all of them, and quick
     if not value.startswith(BINARY_MARK):
         try:
             value.encode()
