@@ -229,8 +229,7 @@ class KeySpace:
 
         Errors: CompactedError when that is no longer known.
         """
-        if revision < self.oldest_revision:
-            raise CompactedError(revision, self.oldest_revision)
+        self._require_kept(revision)
         if end is None and key in self._items and self._items[key][2] <= revision:
             return [Item(key, *self._items[key])]  # it did not change since
         before: dict[str, PackedItem | None]
@@ -357,8 +356,7 @@ class KeySpace:
 
         Errors: CompactedError when changes from this revision on are no longer kept.
         """
-        if revision < self.oldest_revision:
-            raise CompactedError(revision, self.oldest_revision)
+        self._require_kept(revision)
         begin = self._find(revision)
         stop = self._whole(begin + SCANNED_MAX)
         found = [_unpacked(one) for one in self._kept[begin:stop] if is_in(one[1], key, end)]
@@ -376,6 +374,10 @@ class KeySpace:
         if revision > self.oldest_revision:
             self._drop(self._find(revision))
             self.oldest_revision = revision
+
+    def _require_kept(self, revision: int) -> None:
+        if revision < self.oldest_revision:
+            raise CompactedError(revision, self.oldest_revision)
 
     def _find(self, revision: int) -> int:
         return bisect_left(self._kept, revision, self._begin, key=_revision_of)
