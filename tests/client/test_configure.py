@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 
 from pykraft.client.configure import configure, voter_set, with_ports, with_voters
+from pykraft.config import RaftConfig
 from pykraft.errors import ConfigError, UsageError
 from pykraft.types import Endpoint, VoterSet
+
+WRONG: Any = "a:1"
 
 
 def test_a_voter_listens_where_its_entry_says(tmp_path: Path) -> None:
@@ -98,3 +101,12 @@ def test_two_voters_with_one_address_are_refused(tmp_path: Path) -> None:
 def test_the_open_port_of_another_voter_is_nobodys_to_know(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="port of another voter"):
         with_voters(configure(tmp_path, node_id=1), voter_set({2: "g:0"}))
+
+
+def test_a_node_of_a_quorum_that_exists_needs_only_some_addresses() -> None:
+    at = Endpoint("a", 1)
+    config = configure("data", node_id=4, bootstrap=(at, at), raft=RaftConfig(auto_join=True))
+    assert (config.bootstrap_servers, len(config.voters)) == ((at,), 0)
+    assert configure("data").bootstrap_servers == ()
+    with pytest.raises(UsageError, match=r"bootstrap = 'a:1': it is a list of Endpoint"):
+        configure("data", bootstrap=WRONG)

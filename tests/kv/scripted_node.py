@@ -18,9 +18,10 @@ class ScriptedNode(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, demands: str | None) -> None:
         super().__init__(("127.0.0.1", 0), _Request)
         self.script = script
+        self.demands = demands
         self.asked: list[tuple[str, dict[str, Any]]] = []
 
     @property
@@ -33,8 +34,12 @@ class _Request(BaseHTTPRequestHandler):
         node = self.server
         assert isinstance(node, ScriptedNode)
         body = json.loads(self.rfile.read(int(self.headers["content-length"] or 0)) or b"{}")
-        node.asked.append((self.path, body))
-        answer = node.script(self.path, body)
+        answer: Answer
+        if node.demands is not None and self.headers["authorization"] != node.demands:
+            answer = 401, b"<html>Authorization Required</html>"
+        else:
+            node.asked.append((self.path, body))
+            answer = node.script(self.path, body)
         if answer is None:
             return
         if isinstance(answer, tuple):
@@ -55,8 +60,9 @@ class _Request(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def scripted(script: Script) -> Iterator[ScriptedNode]:
-    with ScriptedNode(script) as node:
+def scripted(script: Script, demands: str | None = None) -> Iterator[ScriptedNode]:
+    """``demands`` is the only Authorization that it accepts, as a proxy in front of a node does."""
+    with ScriptedNode(script, demands) as node:
         thread = threading.Thread(target=lambda: node.serve_forever(0.01))
         thread.start()
         try:

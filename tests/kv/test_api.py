@@ -35,7 +35,7 @@ QUEUE = (namespace("lock", "tool"), namespace("lock", "tool") + AFTER_DIGITS)
 async def test_items_are_put_read_compared_and_deleted(tmp_path: Path) -> None:
     async with served(tmp_path) as api:
         assert await ask(api, "/v1/put", key="color", value="red") == {"revision": 1, "key": "color"}
-        raw = base64.b64encode(b"\xff\0").decode()
+        raw = base64.b64encode(b"\xff\0" * 16_384).decode()
         assert await ask(api, "/v1/put", key="n/", base64=raw, numbered=True) == {
             "revision": 2,
             "key": "n/0000000000000002",
@@ -57,9 +57,23 @@ async def test_items_are_put_read_compared_and_deleted(tmp_path: Path) -> None:
         assert (failed["succeeded"], failed["found"][0][0]["value"], failed["revision"]) == (False, "blue", 3)
         assert await ask(api, "/v1/delete", prefix="n/") == {"revision": 4, "deleted": 1}
         assert await ask(api, "/v1/delete", key="absent") == {"revision": 4, "deleted": 0}
+        assert (await ask(api, "/v1/get", key="color", revision=2))["item"] == red
+        were = await ask(api, "/v1/range", key="", end="", revision=3, limit=1)
+        assert ([item["value"] for item in were["items"]], were["more"], were["revision"]) == (["blue"], True, 4)
         assert await ask(api, "/v1/compact", revision=4) == {"oldest_revision": 4}
         status = (await Client("/v1/status", method="GET").call(api)).json()
         assert status == {"node_id": 1, "leader_id": 1, "leader_epoch": status["leader_epoch"], "revision": 4}
+
+
+async def test_a_change_may_return_what_it_replaced(tmp_path: Path) -> None:
+    async with served(tmp_path) as api:
+        first = await ask(api, "/v1/put", key="a", value="1", previous=True)
+        assert first == {"revision": 1, "key": "a", "previous": None}
+        item = {"key": "a", "value": "1", "created": 1, "modified": 1, "version": 1, "lease": 0}
+        assert (await ask(api, "/v1/put", key="a", value="2", previous=True))["previous"] == item
+        gone = await ask(api, "/v1/delete", key="a", previous=True)
+        assert gone == {"revision": 3, "deleted": 1, "previous": item | {"value": "2", "modified": 2, "version": 2}}
+        assert await ask(api, "/v1/delete", key="a", previous=True) == {"revision": 3, "deleted": 0, "previous": None}
 
 
 async def test_a_lease_and_a_lock_with_it(tmp_path: Path) -> None:
@@ -94,7 +108,19 @@ WRONG: list[tuple[str, dict[str, Any], int, str, str]] = [
     ("/v1/get", {}, 400, "invalid", "key is missing"),
     ("/v1/get", {"key": "a", "stael": True}, 400, "invalid", "did you mean stale?"),
     ("/v1/get", {"key": ""}, 400, "invalid", "key of 0 bytes: must have 1 to 1024"),
+    ("/v1/put", {"key": "a", "value": "\udcff"}, 400, "invalid", "must be text that UTF-8 can express"),
+    ("/v1/txn", {"if": [{"key": "a", "to": "\udcff"}]}, 400, "invalid", "must be text that UTF-8 can express"),
     ("/v1/get", {"key": "\ud800"}, 400, "invalid", "must be text that UTF-8 can express"),
+    ("/v1/get", {"key": "a", "revision": 2}, 400, "invalid", "revision = 2: the last change has revision 1"),
+    ("/v1/get", {"key": "a", "revision": 0}, 400, "invalid", "revision = 0"),
+    ("/v1/delete", {"prefix": "a", "previous": True}, 400, "invalid", "previous: only for one key"),
+    (
+        "/v1/put",
+        {"key": "a", "value": "", "numbered": True, "previous": True},
+        400,
+        "invalid",
+        "previous: only for one",
+    ),
     ("/v1/get", {"key": "a", "max_age_ms": 5}, 400, "invalid", "max_age_ms is for stale reads"),
     ("/v1/get", {"key": "a", "timeout_ms": 0}, 400, "invalid", "timeout_ms = 0: it is a whole number from 1 to 30000"),
     ("/v1/range", {"key": "a", "limit": 1_001}, 400, "invalid", "from 1 to 1000"),

@@ -80,7 +80,7 @@ def test_no_node_in_time_says_what_the_last_one_said() -> None:
     with pytest.raises(QuorumUnavailableError, match=r"no node answered in time.*connection refused"):
         client(DOWN, timeout_s=0.05).ask("/v1/get", {}, changes=True)
     with scripted(lambda path, body: (200, b"[]")) as other, pytest.raises(QuorumUnavailableError) as caught:
-        client(other.url, timeout_s=0.05).ask("/v1/get", {}, changes=False)
+        client(other.url, timeout_s=0.5).ask("/v1/get", {}, changes=False)
     assert "this is not a node with a key-value store" in str(caught.value)
 
 
@@ -146,7 +146,7 @@ def test_a_watch_whose_lines_are_cut_asks_again() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["ftp://a:1", "http://", "http://a:x", "http://a:0", "http://a:1/path", "http://u:p@a:1", "http://[::1", ""]
+    "url", ["ftp://a:1", "http://", "http://a:x", "http://a:0", "http://a:1/path", "http://[::1", ""]
 )
 def test_what_is_not_a_node_is_refused(url: str) -> None:
     with pytest.raises(UsageError, match=r"--url .*: a node is http://host:port"):
@@ -154,7 +154,7 @@ def test_what_is_not_a_node_is_refused(url: str) -> None:
 
 
 def test_addresses_have_a_scheme_or_not_and_there_are_some() -> None:
-    assert client("localhost:7080", "https://[::1]", "http://a/")._nodes == [
+    assert [node[:3] for node in client("localhost:7080", "https://[::1]", "http://a/")._nodes] == [
         (False, "localhost", 7080),
         (True, "::1", 443),
         (False, "a", 80),
@@ -162,6 +162,52 @@ def test_addresses_have_a_scheme_or_not_and_there_are_some() -> None:
     for urls in ((), [f"http://a:{port}" for port in range(1, 17)]):
         with pytest.raises(UsageError, match="give 1 to 15 addresses"):
             client(*urls)
+
+
+BASIC = "Basic YW5uOsOkIHA6QA=="  # ann:ä p:@
+
+
+@pytest.mark.parametrize(
+    ("user", "token", "demands"),
+    [
+        ("", "abc.DEF~1=", "Bearer abc.DEF~1="),
+        ("ann:%C3%A4%20p:%40@", None, BASIC),
+        ("ann:%C3%A4%20p:%40@", "abc", BASIC),
+        ("ann@", None, "Basic YW5uOg=="),
+    ],
+)
+def test_a_proxy_gets_what_it_demands(user: str, token: str | None, demands: str) -> None:
+    def answer(path: str, body: dict[str, Any]) -> Answer:
+        return [{"from_revision": 2}, change(2, "a")] if path == "/v1/watch" else (200, {"revision": 1})
+
+    with scripted(answer, demands) as node:
+        known = KeyValueClient([node.url.replace("//", f"//{user}")], timeout_s=10, token=token)
+        assert known.ask("/v1/put", {}, changes=True) == {"revision": 1}
+        assert next(known.watch({"key": "a"}, None))["key"] == "a"
+
+
+@pytest.mark.parametrize("body", [b"", {"error": "invalid_token"}, {"error": {"message": "no"}}])
+@pytest.mark.parametrize("status", [401, 403, 407])
+def test_denied_credentials_are_said_at_once_and_not_shown(status: int, body: Any) -> None:
+    with scripted(lambda path, _: (status, body)) as node:
+        known = client(node.url.replace("//", "//ann:secret@"), DOWN)
+        with pytest.raises(UsageError, match=f"HTTP status {status}: it demands other credentials") as caught:
+            known.ask("/v1/put", {}, changes=True)
+        assert "secret" not in str(caught.value)
+        assert len(node.asked) == 1
+
+
+@pytest.mark.parametrize("urls", ["http://ann:se,cret@h:1", "http://ann:se/cret@h", "ftp://ann:secret@h"])
+def test_a_wrong_url_with_a_password_is_not_shown(urls: str) -> None:
+    with pytest.raises(UsageError, match="--url its number 1: a node is") as caught:
+        client(*urls.split(","))
+    assert "se" not in str(caught.value).replace("user:password", "")
+
+
+@pytest.mark.parametrize("token", ["", "a b", "a\nX-Other: 1", "ä"])
+def test_a_token_is_one_word(token: str) -> None:
+    with pytest.raises(UsageError, match="the token is empty, or has characters"):
+        KeyValueClient(["http://h"], timeout_s=1, token=token)
 
 
 class Clock:

@@ -112,7 +112,7 @@ class Replica:
 
 
 def silence(replicas: list[Replica], leader: int, seconds: float, loop: TimedLoop, tick: Callable[[], None]) -> None:
-    """The leader's time goes on, and it writes the time as `pykraft.machine.replicated.LogTicks` does."""
+    """The leader's time goes on, and it writes the time as `pykraft.machine.own_records.LogTicks` does."""
     for _ in range(int(seconds * 10)):
         loop.now_s += 0.1
         one = replicas[leader].applier

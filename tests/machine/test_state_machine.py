@@ -213,3 +213,15 @@ def test_a_command_class_in_quotes_is_refused_where_it_is_written() -> None:
 @dataclass
 class Later:
     key: str
+
+
+class Tables(Nothing, StateMachine[Put, dict[int, set[int]] | None]):
+    pass
+
+
+def test_keys_of_a_result_that_are_no_text_come_back_and_are_sorted() -> None:
+    data = Tables.results.serialize({2: {3, 1}, 1: set()})
+    assert data == b'{"1":[],"2":[1,3]}'
+    assert Tables.results.deserialize(data) == {1: set(), 2: {1, 3}}
+    with pytest.raises(TypeError):
+        Tables.results.serialize({1: object()})

@@ -4,8 +4,9 @@ import asyncio
 import os
 import threading
 import warnings
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from pykraft import errors
 from pykraft.machine import Applied, Replicated, ThreadedReplicated
 from pykraft.machine.submission import Submission
+from pykraft.recipes import JobQueue, KeyValues, KeyValueStore, lock, try_lock
 from tests.client.nodes import alone
 from tests.machine.counters import Add, Counters
 
@@ -171,3 +173,87 @@ def test_an_interrupted_call_is_given_up(tmp_path: Path) -> None:
             with pytest.raises(errors.OutcomeUnknownError):
                 waiting.result()
         ended.wait()
+
+
+def store_node(folder: Path) -> ThreadedReplicated[KeyValues]:
+    return Replicated.in_thread(alone(folder), KeyValues())
+
+
+def test_a_thread_holds_a_lock_as_long_as_its_block(tmp_path: Path) -> None:
+    with store_node(tmp_path) as node, ThreadPoolExecutor(8) as pool:
+        inside, tokens = 0, []
+
+        def work(_: int) -> None:
+            nonlocal inside
+            with node.block(lambda replicated: lock(KeyValueStore(replicated), "tool")) as held:
+                inside += 1
+                assert inside == 1
+                tokens.append(held.token)
+                node.call(lambda replicated: KeyValueStore(replicated).put("used", str(held.token)))
+                inside -= 1
+
+        [*pool.map(work, range(20))]
+        assert tokens == sorted(set(tokens))
+        assert len(tokens) == 20
+        with (
+            node.block(lambda replicated: lock(KeyValueStore(replicated), "tool")),
+            node.block(lambda replicated: try_lock(KeyValueStore(replicated), "tool")) as second,
+        ):
+            assert second is None
+
+
+@pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt])
+def test_an_exception_of_a_thread_ends_the_block_on_the_loop(tmp_path: Path, kind: type[BaseException]) -> None:
+    with store_node(tmp_path) as node:
+        queue_of: Any = lambda replicated: JobQueue(KeyValueStore(replicated), "mail", retry_ms=0)  # noqa: E731
+        node.call(lambda replicated: queue_of(replicated).put("write"))
+        attempts = []
+
+        def fail() -> None:
+            with node.block(lambda replicated: queue_of(replicated).take()) as job:
+                attempts.append(job.attempt)
+                raise kind("broken")
+
+        with pytest.raises(kind):
+            fail()
+        with node.block(lambda replicated: queue_of(replicated).take()) as job:
+            attempts.append(job.attempt)
+        assert attempts == [1, 2], "the job was given back"
+        assert node.call(lambda replicated: queue_of(replicated).count()) == 0
+
+
+def test_a_block_says_that_it_was_lost_or_never_begun(tmp_path: Path) -> None:
+    node = store_node(tmp_path)
+    with pytest.raises(errors.NotRunningError, match="is not started"), node.block(never_held):
+        raise AssertionError
+    with node:
+        with (
+            pytest.raises(errors.UsageError, match="ttl_ms = 1"),
+            node.block(lambda replicated: KeyValueStore(replicated).lease(1)),
+        ):
+            raise AssertionError
+        with pytest.raises(errors.LeaseLostError), node.block(lost):
+            lost_now.wait()
+        with (
+            pytest.raises(errors.OutcomeUnknownError, match="closed before the block had ended"),
+            node.block(lambda replicated: lock(KeyValueStore(replicated), "tool")),
+        ):
+            node.close()
+
+
+def never_held(_: object) -> AbstractAsyncContextManager[None]:
+    raise AssertionError
+
+
+lost_now = threading.Event()
+
+
+@asynccontextmanager
+async def lost(_: object) -> AsyncIterator[str]:
+    """As a lease whose block is cancelled."""
+    try:
+        async with asyncio.timeout(0.001):
+            yield "held"
+    except TimeoutError:
+        lost_now.set()
+        raise errors.LeaseLostError("lost") from None

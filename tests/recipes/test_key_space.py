@@ -4,6 +4,7 @@ import gc
 from collections.abc import Iterator
 from itertools import islice
 from random import Random
+from typing import TypeAlias
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from pykraft.errors import CompactedError
 from pykraft.recipes import Item, KeyChange, key_space, prefix
 from pykraft.recipes.key_space import KeySpace, KeyWatch, KeyWatches, SortedValues, is_in
+from pykraft.recipes.key_value_commands import KeyFormer
 
 TEXTS = st.text("ab\x00\ud7ff\U0010ffff", max_size=3)
 
@@ -96,12 +98,23 @@ def test_dropped_changes_leave_memory_piece_by_piece(monkeypatch: pytest.MonkeyP
         space.put(Item("a", "", 1, revision, revision))
         assert len(space._kept) >= before - 1
         assert [one.revision for one in space.kept] == [*range(8, revision + 1)]
-        assert space.kept_size_bytes == sum(len(one.key) + len(one.item.value) for one in space.kept if one.item)
+        assert space.kept_size_bytes == size_of(space.kept, "7")
     assert len(space._kept) == len(space.kept)
     space.compact(14)
     for key in "bcde":
         space.put(Item(key, "", 14, 14, 1))
     assert [one.key for one in space.changes(14, "", "")[0]] == ["b", "c", "d", "e"]
+
+
+def size_of(changes: list[KeyChange], oldest: str) -> int:
+    """Of puts and what they replaced, which is ``oldest`` for the first ones of keys."""
+    former: dict[str, str] = {}
+    size = 0
+    for change in changes:
+        assert change.item is not None
+        size += len(change.key) + len(change.item.value) + len(former.get(change.key, oldest))
+        former[change.key] = change.item.value
+    return size
 
 
 def filled(count: int, *, each: int = 1) -> KeySpace:
@@ -164,7 +177,10 @@ def test_the_oldest_changes_go_by_themselves(monkeypatch: pytest.MonkeyPatch, li
     assert kept[-1] == 100
     assert space.oldest_revision == kept[0]
     assert all(kept.count(revision) == 3 for revision in kept)
-    assert space.kept_size_bytes == sum(len(one.key) + len(one.item.value) for one in space.kept if one.item)
+    assert space.kept_size_bytes == size_of(space.kept, str(space.oldest_revision - 1))
+
+
+Record: TypeAlias = Item | KeyChange | KeyFormer
 
 
 def with_keys(keys: str) -> KeySpace:
@@ -185,14 +201,14 @@ def test_items_that_change_or_go_stay_in_the_view_and_new_ones_do_not_come() -> 
     space.put(Item("f", "another", 7, 7, 1))
     space.put(Item("c", "new", 8, 8, 1))
     assert [*islice(records, 2)] == expected[1:]
-    assert [one.revision for one in records if not isinstance(one, Item)] == [1, 2, 3], "later changes are not in it"
+    assert [one.revision for one in records if isinstance(one, KeyChange)] == [1, 2, 3], "later changes are not in it"
 
 
 def test_any_changes_between_any_reads() -> None:
     for seed in range(50):
         rng = Random(seed)
         space = with_keys("".join(rng.sample("abcdefghij", 6)))
-        views: list[tuple[list[Item | KeyChange], list[Item | KeyChange], Iterator[Item | KeyChange]]] = []
+        views: list[tuple[list[Record], list[Record], Iterator[Record]]] = []
         for _ in range(20):
             if rng.random() < 0.2:
                 views.append(([*space.records()], [], space.records()))
@@ -216,3 +232,64 @@ def test_a_view_that_nobody_reads_any_more_is_told_nothing() -> None:
     del begun, whole
     gc.collect()
     assert space._views == []
+
+
+def test_every_kept_revision_can_be_read_and_no_other_one() -> None:
+    for seed in range(50):
+        rng = Random(seed)
+        space, were = KeySpace(), [list[Item]()]
+        for revision in range(1, 30):
+            if seed % 2 and revision == 20:
+                space.compact(rng.randrange(2, 20))
+            for key in sorted(set(rng.choices("abcdef", k=2))):
+                former = space.get(key)
+                if former is None:
+                    space.put(Item(key, str(revision), revision, revision, 1))
+                elif rng.random() < 0.3:
+                    space.delete([key], revision)
+                else:
+                    space.put(Item(key, str(revision), former.created, revision, former.version + 1))
+            were.append(space.range("", "", None))
+        for replica in (space, loaded([*space.records()], space)):
+            assert replica.kept_size_bytes == space.kept_size_bytes
+            for revision in range(space.oldest_revision, 30):
+                for key, end in (("", ""), ("b", "e"), ("c", None)):
+                    expected = [item for item in were[revision] if is_in(item.key, key, end)]
+                    assert replica.range_at(revision, key, end, None) == expected
+                    assert replica.range_at(revision, key, end, 2) == expected[:2]
+            with pytest.raises(CompactedError) as caught:
+                replica.range_at(space.oldest_revision - 1, "", "", None)
+            assert caught.value.oldest_revision == space.oldest_revision
+
+
+def loaded(records: list[Record], of: KeySpace) -> KeySpace:
+    space = KeySpace()
+    space.revision, space.oldest_revision = of.revision, of.oldest_revision
+    for record in records:
+        match record:
+            case Item():
+                space.load(record)
+            case KeyFormer(item):
+                space.load_former(item)
+            case KeyChange():
+                space.load_change(record)
+    space.loaded()
+    assert [*space.records()] == records
+    return space
+
+
+def test_a_snapshot_of_an_older_version_lacks_what_its_first_changes_replaced() -> None:
+    space = filled(3)
+    space.put(Item("new", "", 4, 4, 1))
+    space.compact(2)
+    old = loaded([one for one in space.records() if not isinstance(one, KeyFormer)], space)
+    assert [item.modified for item in old.range_at(2, "a", None, None)] == [2]
+    assert old.range_at(3, "n", "o", None) == []
+    with pytest.raises(CompactedError) as caught:
+        old.range_at(1, "a", None, None)
+    assert caught.value.oldest_revision == 2
+    space.compact(3)
+    old = loaded([one for one in space.records() if not isinstance(one, KeyFormer)], space)
+    old.put(Item("a", "", 1, 5, 4))
+    old.delete(["new"], 6)
+    assert [item.key for item in old.range_at(5, "", "", None)] == ["a", "new"]

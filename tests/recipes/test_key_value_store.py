@@ -8,7 +8,17 @@ from pathlib import Path
 import pytest
 
 from pykraft import errors
-from pykraft.recipes import Item, KeyChange, KeyValueStore, Put, key_value_commands, key_value_store, prefix
+from pykraft.recipes import (
+    Item,
+    KeyChange,
+    KeyValues,
+    KeyValueStore,
+    Put,
+    key_value_commands,
+    key_value_store,
+    prefix,
+    value_of,
+)
 from pykraft.recipes.coordination import wait_deleted
 from tests.machine.counters import next_turn
 from tests.recipes.stores import StoreLog, led, stores
@@ -51,6 +61,16 @@ async def test_values_of_any_characters_and_what_was_there_before(tmp_path: Path
         assert await leader.swap("text", "x") == Item("text", lines, 1, 1, 1)
         assert await leader.pop("text") == Item("text", "x", 1, 2, 2)
         assert await leader.pop("text") is None
+        data = bytes(range(256)) * 128
+        assert await leader.compare_and_set("data", None, data)
+        assert await follower.compare_and_set("data", data, b"\xff")
+        assert not await follower.compare_and_set("data", data, b"\xfe")
+        assert [item.data for item in await follower.range("data", "data\0")] == [b"\xff"]
+        assert await leader.put("data", b"text") == 6
+        assert (await leader.swap("data", b"\xfe"), await leader.pop("data")) == (
+            Item("data", "text", 4, 6, 3),
+            Item("data", value_of(b"\xfe"), 4, 7, 4),
+        )
         await leader.transact([Put("a/1", ""), Put("a/2", "")])
         assert (await follower.count("a/", ""), await follower.count("a/1")) == (2, 1)
         last = await follower.last("a/", "a0")
@@ -258,3 +278,23 @@ async def pieces(records: list[bytes]) -> AsyncIterator[bytes]:
     for record in records:
         yield record
         await next_turn()
+
+
+async def test_the_store_is_read_as_it_was_also_after_a_snapshot(tmp_path: Path) -> None:
+    async with stores(tmp_path) as nodes:
+        leader, follower = await led(nodes)
+        for value in "123":
+            await leader.put("a", value)
+        await leader.delete("a")
+        await leader.put("b", "")
+        assert [await follower.get("a", revision=at) for at in (2, 4)] == [Item("a", "2", 1, 2, 2), None]
+        assert await follower.range("", "", revision=3) == [Item("a", "3", 1, 3, 3)]
+        with pytest.raises(errors.UsageError, match="revision = 6: the last change has revision 5"):
+            await follower.get("a", revision=6)
+        await leader.compact(3)
+        restored = KeyValues()
+        restored.restore([*leader.machine.snapshot()])
+        assert restored.get("a", revision=3) == Item("a", "3", 1, 3, 3)
+        for state in (restored, leader.machine):
+            with pytest.raises(errors.CompactedError, match="revision 2 is no longer kept: the oldest one is 3"):
+                state.get("a", revision=2)

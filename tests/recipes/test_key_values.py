@@ -7,7 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykraft.errors import CommandRejectedError, UsageError
-from pykraft.recipes import Condition, Delete, Get, Item, KeyChange, Put, Transaction, TransactionResult, key_values
+from pykraft.recipes import (
+    Condition,
+    Delete,
+    Get,
+    Item,
+    KeyChange,
+    Put,
+    Transaction,
+    TransactionResult,
+    key_values,
+    value_of,
+)
 from pykraft.recipes.key_value_commands import Compact, EndLease, GrantLease, KeepLease, KeyValueCommand
 from pykraft.recipes.key_values import COMMANDS as SERDE
 from pykraft.recipes.key_values import RESULTS, SNAPSHOTS, LeaseState, RecordSerde, StoreHead
@@ -304,3 +315,68 @@ def test_the_form_and_what_is_refused() -> None:
     for wrong in (b"[", b'["Unknown"]', b'["Compact"]'):
         with pytest.raises((ValueError, KeyError, TypeError)):
             SERDE.deserialize(wrong)
+
+
+@given(st.binary(max_size=20) | st.sampled_from([b"\0base64:/w==", b"\0base64:?", "\0base64:é".encode()]))
+def test_bytes_are_kept_as_they_are_and_counted_so(data: bytes) -> None:
+    log = StoreLog()
+    log.add(Transaction((Put("k", value_of(data)),)))
+    for replica in (log, log.restored()):
+        item = replica.values.get("k")
+        assert item is not None
+        assert item.data == data
+        assert replica.values.space.size_bytes == 1 + len(data)
+        same = Condition("k", "value", "==", value_of(data))
+        assert replica.add(Transaction((Get("k"),), (same,))) == TransactionResult(True, 1, ((item,),))
+    assert log.add(Transaction((Delete("k"),))).deleted == 1
+    assert log.values.space.size_bytes == 0
+
+
+def test_bytes_are_in_the_log_and_in_snapshots_as_older_versions_wrote_them() -> None:
+    log = StoreLog()
+    command = Transaction((Put("k", value_of(b"\xff\0")),), (Condition("k", "value", "!=", value_of(b"\xfe")),))
+    old = (
+        b'["Transaction",[["Put","k","\\u0000base64:/wA=",0,false]],'
+        b'[["Condition","k","value","!=","\\u0000base64:/g=="]],[]]'
+    )
+    assert SERDE.serialize(command) == old
+    assert SERDE.deserialize(old) == command
+    log.add(command)
+    assert log.state()[1] == b'["Item","k","\\u0000base64:/wA=",1,1,1,0]'
+    # A program could also put a text that only looks like it.
+    assert SNAPSHOTS.deserialize(b'["Item","k","\\u0000base64:?",1,1,1,0]').value == "\0base64:?"
+
+
+def test_bytes_are_compared_as_bytes() -> None:
+    log = StoreLog()
+    log.put("k", value_of(b"\xf0"))
+    for other, is_less in ((b"\xef\xbf\xbd", False), (b"\xf0\x9f\x98\x80", True), (b"", False)):
+        less = Condition("k", "value", "<", value_of(other))
+        assert log.add(Transaction((), (less,))).succeeded is is_less
+
+
+def test_metrics_count_keys_leases_watches_and_the_jobs_of_all_queues() -> None:
+    log = StoreLog()
+    lease = log.add(GrantLease(60_000))
+    log.put("a", "é", lease)
+    for queue, kinds in (("mail", ("job/1", "job/2", "claim/1", "buried/0", "tries/1")), ("mail2", ("job/3",))):
+        for kind in kinds:
+            log.put(f"pykraft/queue/{queue}/{kind}")
+    log.put("pykraft/queue0")
+    log.add(Compact(3))
+    watch = log.values.watches.open("a", None, lambda: None)
+    found = {metric.name: value for metric, value in log.values.metrics().items()}
+    keys = log.keys()
+    assert found == {
+        "store-keys": 8,
+        "store-size-bytes": sum(map(len, keys)) + 2,
+        "store-revision": 8,
+        "store-oldest-revision": 3,
+        "store-leases": 1,
+        "store-watches": 1,
+        "store-jobs": 3,
+        "store-claimed-jobs": 1,
+        "store-dead-letters": 1,
+    }
+    assert [*log.values.metrics()] == [*key_values.STORE_METRICS]
+    log.values.watches.close(watch)

@@ -5,7 +5,7 @@ How idle and how late a loop is, with hand-moved clocks; the table of all metric
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from math import isnan, nan
 
@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pykraft.errors import UsageError
-from pykraft.host.metrics import SAMPLE_MS, SAMPLES, STATES, MetricKind, Metrics
+from pykraft.host.metrics import SAMPLE_MS, SAMPLES, STATES, Metric, MetricKind, Metrics
 from pykraft.server import prometheus
 from pykraft.server.binding import listening_sockets, port_of
 from pykraft.server.prometheus import (
@@ -288,23 +288,28 @@ def test_the_lag_is_the_newest_and_the_longest_of_the_last_minute() -> None:
     assert watch.read(60_000)["event-loop-lag-max-ms"] == 3
 
 
-def table() -> str:
+def table(metrics: Sequence[Metric]) -> str:
     """The table of the page."""
     rows = [("name", "type", "unit", "meaning", "whose"), ("---",) * 5]
-    for metric in METRICS:
+    for metric in metrics:
         whose = "ours" if metric.is_ours else "Kafka's"
         rows.append((f"`{metric.name}`", metric.kind.value, metric.unit, metric.meaning, whose))
     return "".join(f"| {' | '.join(row)} |\n".replace("|  |", "| |") for row in rows)
 
 
-def test_the_page_lists_every_metric_as_the_code_does(request: pytest.FixtureRequest) -> None:
+def compare_table(mark: str, metrics: Sequence[Metric], *, rewrite: bool) -> None:
+    """Compare the table behind this mark of the page, or write it."""
     path = ROOT / "docs" / "metrics.md"
     page = path.read_text()
-    head, _, rest = page.partition("<!-- metrics -->\n")
-    expected = f"{head}<!-- metrics -->\n\n{table()}\n<!-- end -->{rest.partition('<!-- end -->')[2]}"
-    if request.config.getoption("--rewrite"):
+    head, _, rest = page.partition(f"<!-- {mark} -->\n")
+    expected = f"{head}<!-- {mark} -->\n\n{table(metrics)}\n<!-- end -->{rest.partition('<!-- end -->')[2]}"
+    if rewrite:
         path.write_text(expected)
     assert path.read_text() == expected
+
+
+def test_the_page_lists_every_metric_as_the_code_does(request: pytest.FixtureRequest) -> None:
+    compare_table("metrics", METRICS, rewrite=request.config.getoption("--rewrite"))
 
 
 def test_what_the_page_says_in_numbers_is_so() -> None:

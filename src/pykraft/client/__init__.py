@@ -13,6 +13,7 @@ from pykraft.client.configure import configure, voter_set
 
 if TYPE_CHECKING:  # slow to import
     from pykraft.client.arguments import parse_bootstrap
+    from pykraft.client.discovery import discover
     from pykraft.client.leadership import ClaimAdapter, ClaimListener, LeaderAndEpoch
     from pykraft.client.life import until_signal
     from pykraft.client.listener import Listener, StableRecords
@@ -25,6 +26,7 @@ if TYPE_CHECKING:  # slow to import
     from pykraft.host.producers import Committed
 
 _NAMES = {
+    "pykraft.client.discovery": ("discover",),
     "pykraft.client.leadership": ("ClaimAdapter", "ClaimListener", "LeaderAndEpoch"),
     "pykraft.client.listener": ("Listener", "StableRecords"),
     "pykraft.client.node": ("Node",),
@@ -58,6 +60,7 @@ __all__ = [
     "StateReader",
     "bytes_serde",
     "configure",
+    "discover",
     "int_serde",
     "json_serde",
     "parse_bootstrap",

@@ -6,12 +6,13 @@ complete, and whatever is not given is Kafka's default.
 Source: Kafka's ``KRaftConfigs`` and ``QuorumConfig``; RFC 3986 §3.2.2 for brackets.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Final
 
+from pykraft.client.arguments import nodes_to_contact
 from pykraft.config import TEST_CLUSTER_ID, VOTERS_KEY, LogSettings, NodeConfig, RaftConfig, refuse_shared_addresses
 from pykraft.errors import ConfigError, UsageError
 from pykraft.types import NO_LISTENERS, PORT_MAX, Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
@@ -25,6 +26,7 @@ def configure(
     *,
     node_id: int | None = None,
     voters: Mapping[int, str] | None = None,
+    bootstrap: Sequence[Endpoint] = (),
     listen: str | None = None,
     cluster_id: str = TEST_CLUSTER_ID,
     raft: RaftConfig = RaftConfig(),  # noqa: B008 - it is frozen
@@ -32,7 +34,9 @@ def configure(
 ) -> NodeConfig:
     """The configuration of one node that keeps its files in ``directory``.
 
-    ``voters`` are the addresses of all voters by id; without them, pass them to `Node.initialize`. A node listens at
+    ``voters`` are the addresses of all voters by id; without them, pass them to `Node.initialize`. A node of a quorum
+    that exists needs only some addresses, ``bootstrap``, such as `discover` finds; with ``RaftConfig(auto_join=True)``
+    it becomes a voter by itself, if the voters are in the log (`Membership.allow_changes`). A node listens at
     ``listen``, or at the address of its own entry, or on a free port of the loopback interface. A node without an id is
     an observer and does not listen.
 
@@ -61,6 +65,7 @@ def configure(
         advertised_listeners=at,
         controller_listener_names=(LISTENER,),
         voters=voter_set(addresses),
+        bootstrap_servers=tuple(nodes_to_contact("bootstrap", bootstrap)) if bootstrap else (),
         log_dir=Path(directory),
         log=log,
         raft=raft,

@@ -30,7 +30,7 @@ from pykraft.config import NodeConfig
 from pykraft.core.status import Status
 from pykraft.errors import ConfigError, NotRunningError, OutcomeUnknownError, PykraftError, UsageError
 from pykraft.host.host import Host
-from pykraft.host.metrics import Metrics
+from pykraft.host.metrics import Metric, Metrics
 from pykraft.process.signals import ending_signals, handlers_restored
 from pykraft.server.binding import listening_sockets, not_bound, port_of
 from pykraft.server.driver import Driver
@@ -193,6 +193,8 @@ class Engine:
     def __init__(self) -> None:
         self._driver: Driver | None = None
         self._is_stopped = False
+        self.published: Mapping[Metric, float] = {}
+        """Metrics of the program, for a scrape."""
 
     async def run(
         self,
@@ -210,7 +212,7 @@ class Engine:
         loop = asyncio.get_running_loop()
         if self._is_stopped:
             return
-        self._driver = driver = Driver(config, loop, sockets=sockets, is_guest=is_guest)
+        self._driver = driver = Driver(config, loop, sockets=sockets, is_guest=is_guest, more=lambda: self.published)
 
         def on_begin() -> None:
             begin(driver.host)

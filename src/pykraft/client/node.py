@@ -28,7 +28,7 @@ from pykraft.config import TRANSFER_TIMEOUT_MS, TRANSFER_TIMEOUT_MS_MAX, NodeCon
 from pykraft.core.status import Status
 from pykraft.errors import NotRunningError, OutcomeUnknownError, PykraftError, ShutdownTimeoutError, UsageError
 from pykraft.host.host import Host
-from pykraft.host.metrics import Metrics
+from pykraft.host.metrics import Metric, Metrics
 from pykraft.host.producers import Committed
 from pykraft.server.clock import now
 from pykraft.types import EPOCH_ZERO, Endpoint, Epoch, Listeners, NodeId, Offset, VoterSet
@@ -258,6 +258,10 @@ class Node(Generic[T]):
         """
         return await self._life.ask(lambda _, answer: self._life.engine.metrics(answer))
 
+    def publish_metrics(self, metrics: Mapping[Metric, float]) -> None:
+        """Add these to the node's own, until the next call; from any thread."""
+        self._life.engine.published = metrics
+
     async def wait_for_leader(self) -> LeaderAndEpoch:
         """Wait until a leader is known, and return it. Errors: NotRunningError, also while it waits."""
         while True:
@@ -286,6 +290,11 @@ class Node(Generic[T]):
         if endpoint is None:
             raise UsageError("a node without an id only observes and has no address")
         return endpoint
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has been initialized and has not ended."""
+        return self._life.is_begun and not self._life.is_over
 
     @property
     def leader_and_epoch(self) -> LeaderAndEpoch:

@@ -16,7 +16,7 @@ Source: Kafka's ``KafkaRaftMetrics`` (group ``raft-metrics``), ``SampledStat``, 
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from math import nan
@@ -69,12 +69,19 @@ class Sensor:
 
     def rate_per_s(self, now_ms: float) -> float:
         """The sum of the values in the window, per second."""
+        return self._per_s(now_ms, lambda sample: sample.total)
+
+    def count_per_s(self, now_ms: float) -> float:
+        """How many values there were in the window, per second."""
+        return self._per_s(now_ms, lambda sample: sample.count)
+
+    def _per_s(self, now_ms: float, amount: Callable[[_Sample], float]) -> float:
         samples = self._live(now_ms)
         if not samples:
             return 0.0
         elapsed_ms = now_ms - samples[0].begun_ms
         missing = max(0, SAMPLES - 1 - int(elapsed_ms // SAMPLE_MS))
-        return sum(sample.total for sample in samples) / (elapsed_ms + missing * SAMPLE_MS) * 1_000
+        return sum(map(amount, samples)) / (elapsed_ms + missing * SAMPLE_MS) * 1_000
 
     def _live(self, now_ms: float) -> list[_Sample]:
         return [sample for sample in self._samples if now_ms - sample.begun_ms < SAMPLES * SAMPLE_MS]

@@ -35,17 +35,14 @@ from typing import Any, Final, TypeAlias
 from pykraft.errors import BufferFullError, CommandRejectedError, CompactedError, NotRunningError, UsageError
 from pykraft.kv import json_form
 from pykraft.machine import Replicated
+from pykraft.machine.asgi import AsgiReceive, AsgiScope, AsgiSend
 from pykraft.machine.replicated import TIMEOUT_MS, TIMEOUT_MS_MAX
 from pykraft.recipes import Condition, Delete, KeyChange, KeyValues, KeyValueStore, Put, key_value_commands
 from pykraft.recipes.coordination import AFTER_DIGITS, namespace, wait_deleted
 from pykraft.recipes.key_space import item_size_bytes
 
-AsgiScope: TypeAlias = MutableMapping[str, Any]
-AsgiReceive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
-AsgiSend: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
-BODY_SIZE_BYTES_MAX: Final = 1 << 21
-"""A command has at most 1 MiB, which the escapes of JSON may make twice as many."""
+BODY_SIZE_BYTES_MAX: Final = 1 << 22
+"""A command has at most 1 MiB, which the escapes of JSON make three times as many."""
 BODY_TIMEOUT_S: Final = 10.0
 WRITE_TIMEOUT_S: Final = 15.0
 """How long a client may read nothing while an answer is written to it."""
@@ -394,22 +391,23 @@ class KeyValueApi:
         }
 
     async def _get(self, fields: json_form.JsonFields, timeout_ms: int) -> dict[str, Any]:
-        key = fields.text("key")
+        key, revision = fields.text("key"), fields.whole_or_none("revision", least=1)
         reading = self._reading(fields, timeout_ms)
         fields.end()
         key_value_commands.check_range(key)
         async with reading as state:
-            item = state.get(key)
+            item = state.get(key, revision)
             return {"revision": state.space.revision, "item": None if item is None else json_form.item_json(item)}
 
     async def _range(self, fields: json_form.JsonFields, timeout_ms: int) -> dict[str, Any]:
         key, end = json_form.read_range(fields)
         limit = fields.whole("limit", least=1, most=key_value_commands.GET_LIMIT_MAX, default=100)
+        revision = fields.whole_or_none("revision", least=1)
         reading = self._reading(fields, timeout_ms)
         fields.end()
         key_value_commands.check_range(key, end)
         async with reading as state:
-            found = state.range(key, end, limit + 1)
+            found = state.range(key, end, limit + 1, revision)
             items: list[Any] = []
             size_bytes = 0
             for item in found[:limit]:
@@ -421,16 +419,18 @@ class KeyValueApi:
 
     async def _put(self, fields: json_form.JsonFields, timeout_ms: int) -> dict[str, Any]:
         put = json_form.read_put(fields)
+        before = json_form.read_previous(fields, put.key, is_one=not put.numbered)
         fields.end()
-        result = await self._store(timeout_ms).transact([put])
+        result = await self._store(timeout_ms).transact([put, *before])
         key = key_value_commands.numbered_key(put.key, result.revision) if put.numbered else put.key
-        return {"revision": result.revision, "key": key}
+        return {"revision": result.revision, "key": key, **json_form.previous_json(result)}
 
     async def _delete(self, fields: json_form.JsonFields, timeout_ms: int) -> dict[str, Any]:
         key, end = json_form.read_range(fields)
+        before = json_form.read_previous(fields, key, is_one=end is None)
         fields.end()
-        result = await self._store(timeout_ms).transact([Delete(key, end)])
-        return {"revision": result.revision, "deleted": result.deleted}
+        result = await self._store(timeout_ms).transact([Delete(key, end), *before])
+        return {"revision": result.revision, "deleted": result.deleted, **json_form.previous_json(result)}
 
     async def _transact(self, fields: json_form.JsonFields, timeout_ms: int) -> dict[str, Any]:
         command = json_form.read_transaction(fields)
@@ -465,7 +465,7 @@ class KeyValueApi:
 
     async def _lock(self, fields: json_form.JsonFields, timeout_ms: int) -> dict[str, Any]:
         name, lease = fields.text("name"), fields.whole("lease", least=1)
-        holder = json_form.stored_text(fields.text_or_none("holder") or "")
+        holder = fields.text_or_none("holder") or ""
         wait_ms = fields.whole("wait_ms", most=TIMEOUT_MS_MAX, default=TIMEOUT_MS)
         fields.end()
         if self._lock_calls >= LOCK_CALLS_MAX:

@@ -3,19 +3,22 @@
 It asks one node, and the next one when a node refuses the connection or says that nothing was changed. Invariants: a
 change is sent again only if it was certainly not applied, or if it does no harm (to keep a lease, to wait for a lock);
 otherwise the caller gets OutcomeUnknownError. The holder of a lease hears that it is lost before it can end, unless the
-program did not run meanwhile: it gives the lease up after `HELD_SHARE` of its time to live without an answer.
+program did not run meanwhile: it gives the lease up after `HELD_SHARE` of its time to live without an answer. No
+message has a user, a password or a token.
 
-Source: ours (ADR 085, ADR 087, ADR 090).
+Source: ours (ADR 085, ADR 087, ADR 090); RFC 7617 (user and password), RFC 6750 §2.1 (token).
 """
 
+import base64
 import http.client
 import json
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from http import HTTPStatus
-from typing import Any, Final, Self
-from urllib.parse import urlsplit
+from typing import Any, Final, NamedTuple, Self
+from urllib.parse import unquote, urlsplit
 
 from pykraft import errors
 from pykraft.kv.json_form import NOT_APPLIED
@@ -32,6 +35,8 @@ ASK_TIMEOUT_S: Final = 5.0
 ANSWER_S: Final = 1.0
 """How much later its answer may come."""
 PAUSE_S: Final = 0.1
+TOKEN: Final = re.compile(r"[!-~]+")
+DENIED: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.PROXY_AUTHENTICATION_REQUIRED})
 
 
 class _TryNextError(Exception):
@@ -41,9 +46,19 @@ class _TryNextError(Exception):
 class KeyValueClient:
     """Asks the nodes at these URLs; ``timeout_s`` is for each call, all tries included."""
 
-    def __init__(self, urls: Sequence[str], *, timeout_s: float) -> None:
-        """Errors: UsageError for what is not a URL."""
-        self._nodes = [_node(url) for url in dict.fromkeys(urls)]
+    def __init__(self, urls: Sequence[str], *, timeout_s: float, token: str | None = None) -> None:
+        """``token`` is for a proxy in front of the nodes; a user and password in a URL go before it.
+
+        Errors: UsageError for what is not a URL, or not a token.
+        """
+        if token is not None and not TOKEN.fullmatch(token):
+            raise errors.UsageError("the token is empty, or has characters that no header may have")
+        has_password = any("@" in url for url in urls)
+        self._nodes = [
+            # A password with a comma has made two of one URL, so no part of the list is shown.
+            _node(url, token, f"its number {number}" if has_password else repr(url))
+            for number, url in enumerate(dict.fromkeys(urls), start=1)
+        ]
         if not 1 <= len(self._nodes) <= URLS_MAX:
             raise errors.UsageError(f"--url: give 1 to {URLS_MAX} addresses, as http://host:port,…")
         self._timeout_s = timeout_s
@@ -107,7 +122,7 @@ class KeyValueClient:
             body = {"timeout_ms": max(1, int(tries_s * 1_000)), **body}
             try:
                 _patience(connection, min(left_s, tries_s + ANSWER_S) + body.get("wait_ms", 0) / 1_000)
-                status, answer = _exchange(connection, path, body)
+                status, answer = _exchange(connection, path, body, self._nodes[self._at].headers)
             except (OSError, http.client.HTTPException) as error:
                 told = f"{name}: {_reason(error)}"
                 if changes:
@@ -124,7 +139,7 @@ class KeyValueClient:
             try:
                 _patience(connection, SILENCE_S_MAX)
                 data = json.dumps({**wanted, "from_revision": from_revision}).encode()
-                connection.request("POST", "/v1/watch", data, {"Content-Type": "application/json"})
+                connection.request("POST", "/v1/watch", data, self._nodes[self._at].headers)
                 with closing(connection.getresponse()) as response:
                     if response.status != HTTPStatus.OK:
                         answer = _object(response.read(LINE_SIZE_BYTES_MAX))
@@ -141,7 +156,7 @@ class KeyValueClient:
 
     def _connected(self, timeout_s: float) -> tuple[http.client.HTTPConnection, str]:
         """A connection to the current node. Errors: _TryNextError."""
-        is_tls, host, port = self._nodes[self._at]
+        is_tls, host, port, _ = self._nodes[self._at]
         kind = http.client.HTTPSConnection if is_tls else http.client.HTTPConnection
         connection = kind(host, port, timeout=min(CONNECT_TIMEOUT_S, timeout_s))
         try:
@@ -152,19 +167,32 @@ class KeyValueClient:
         return connection, f"{host}:{port}"
 
 
-def _node(url: str) -> tuple[bool, str, int]:
-    """Whether it speaks TLS, its host and its port. Errors: UsageError."""
-    wrong = errors.UsageError(f"--url {url!r}: a node is http://host:port, or https://host:port behind a proxy")
+class _NodeUrl(NamedTuple):
+    is_tls: bool
+    host: str
+    port: int
+    headers: dict[str, str]
+
+
+def _node(url: str, token: str | None, shown: str) -> _NodeUrl:
+    """``shown`` names it in messages. Errors: UsageError."""
+    wrong = errors.UsageError(f"--url {shown}: a node is http://host:port, or https://user:password@host:port")
     try:
         found = urlsplit(url if "://" in url else f"http://{url}")
         port = found.port
     except ValueError:
         raise wrong from None
-    is_plain = not (found.username or found.password or found.query or found.fragment or found.path.strip("/"))
+    is_plain = not (found.query or found.fragment or found.path.strip("/"))
     if found.scheme not in {"http", "https"} or not found.hostname or not is_plain or port == 0:
         raise wrong
     is_tls = found.scheme == "https"
-    return is_tls, found.hostname, port or (443 if is_tls else 80)
+    headers = {"Content-Type": "application/json"}
+    if found.username is not None:
+        user = f"{unquote(found.username)}:{unquote(found.password or '')}"
+        headers["Authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
+    elif token is not None:
+        headers["Authorization"] = f"Bearer {token}"
+    return _NodeUrl(is_tls, found.hostname, port or (443 if is_tls else 80), headers)
 
 
 def _patience(connection: http.client.HTTPConnection, timeout_s: float) -> None:
@@ -173,9 +201,9 @@ def _patience(connection: http.client.HTTPConnection, timeout_s: float) -> None:
 
 
 def _exchange(
-    connection: http.client.HTTPConnection, path: str, body: dict[str, Any]
+    connection: http.client.HTTPConnection, path: str, body: dict[str, Any], headers: dict[str, str]
 ) -> tuple[int, dict[str, Any] | None]:
-    connection.request("POST", path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    connection.request("POST", path, json.dumps(body).encode(), headers)
     with closing(connection.getresponse()) as response:
         return response.status, _object(response.read(ANSWER_SIZE_BYTES_MAX))
 
@@ -195,7 +223,11 @@ def _status_of(line: dict[str, Any] | None) -> int:
 
 def _error_of(status: int, answer: dict[str, Any] | None, name: str, *, changes: bool) -> Exception:
     error = (answer or {}).get("error")
-    if not isinstance(error, dict):
+    if not isinstance(error, dict) or "outcome" not in error:
+        if status in DENIED:
+            # A proxy says so before it asks the node: nothing was changed.
+            text = f"{name}: HTTP status {status}: it demands other credentials"
+            return errors.UsageError(f"{text}, a user and password in PYKRAFT_KV_URL or a token in PYKRAFT_KV_TOKEN")
         if changes:
             text = f"{name}: HTTP status {status} and no word of the change: it may be applied, or not"
             return errors.OutcomeUnknownError(text)

@@ -9,14 +9,15 @@ Source: uvicorn's settings and its class H11Protocol; ours (ADR 085).
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from pykraft.kv.api import ABORT, AsgiReceive, AsgiScope, AsgiSend
+from pykraft.kv.api import ABORT
+from pykraft.machine.asgi import AsgiApp, AsgiReceive, AsgiScope, AsgiSend
 
 CONNECTIONS_MAX: Final = 500
 HEAD_SIZE_BYTES_MAX: Final = 1 << 14
@@ -24,8 +25,6 @@ HEAD_SIZE_BYTES_MAX: Final = 1 << 14
 WATCH_INTERVAL_S: Final = 5.0
 IDLE_S: Final = 15.0
 BACKLOG: Final = 100
-
-AsgiApp = Callable[[AsgiScope, AsgiReceive, AsgiSend], Awaitable[None]]
 
 
 class BoundedConnection(H11Protocol):

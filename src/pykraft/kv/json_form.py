@@ -2,9 +2,8 @@
 
 Sizes and limits are checked where commands are made, see `pykraft.recipes.key_value_commands.check_command`.
 Invariants: a wrong, unknown or missing field is refused by its name. ``outcome`` is "not applied" only if nothing was
-changed and nothing will be; "unknown" if a change may have been made, or may still be. The store keeps text: bytes that
-are not UTF-8 are kept as `BINARY_MARK` and base64, and so is text that begins with this mark. So what was put comes
-back as the same bytes, and equal bytes are kept as equal text, which conditions may compare.
+changed and nothing will be; "unknown" if a change may have been made, or may still be. What was put comes back as the
+same bytes, as text if they are UTF-8 and else in base64.
 
 Source: ours (ADR 085); RFC 9110 §15; RFC 4648 §4; RFC 8259.
 """
@@ -21,48 +20,41 @@ from typing import Any, Final, cast
 
 from pykraft import errors
 from pykraft.client.arguments import INT64_MAX, whole_number
-from pykraft.recipes import Condition, Delete, Get, Item, KeyChange, Put, Transaction, TransactionResult, prefix
-from pykraft.recipes.key_value_commands import GET_LIMIT_MAX, OPERATIONS_MAX, ItemField, StoreOperation
+from pykraft.recipes import (
+    Condition,
+    Delete,
+    Get,
+    Item,
+    KeyChange,
+    Put,
+    Transaction,
+    TransactionResult,
+    prefix,
+    value_of,
+)
+from pykraft.recipes.key_value_commands import (
+    GET_LIMIT_MAX,
+    OPERATIONS_MAX,
+    VALUE_SIZE_BYTES_MAX,
+    ItemField,
+    StoreOperation,
+    check_text,
+    value_bytes,
+)
 from pykraft.text.words import did_you_mean
-
-BINARY_MARK: Final = "\0base64:"
-
-
-def stored_value(data: bytes) -> str:
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        return BINARY_MARK + base64.b64encode(data).decode("ascii")
-    return stored_text(text)
-
-
-def stored_text(given: str) -> str:
-    if given.startswith(BINARY_MARK):
-        # It would be read as base64.
-        return BINARY_MARK + base64.b64encode(given.encode("utf-8", "surrogatepass")).decode("ascii")
-    return given
 
 
 def stored_base64(text: str) -> str:
-    """The text that the store keeps for bytes in base64. Errors: UsageError for what is not base64."""
+    """The value for bytes in base64. Errors: UsageError for what is not base64."""
     try:
-        return stored_value(base64.b64decode(text, validate=True))
+        return value_of(base64.b64decode(text, validate=True))
     except (binascii.Error, ValueError) as error:
         raise errors.UsageError(f"base64 = {text!r:.100}: must be base64 with its padding ({error})") from error
 
 
-def value_bytes(stored: str) -> bytes:
-    if stored.startswith(BINARY_MARK):
-        try:
-            return base64.b64decode(stored.removeprefix(BINARY_MARK), validate=True)
-        except (binascii.Error, ValueError):
-            pass  # a program put this text without the service
-    return stored.encode()
-
-
-def value_json(stored: str) -> dict[str, Any]:
+def value_json(value: str) -> dict[str, Any]:
     """``{"value": text}``, or ``{"base64": text}`` for bytes that are not UTF-8."""
-    data = value_bytes(stored)
+    data = value_bytes(value)
     try:
         return {"value": data.decode()}
     except UnicodeDecodeError:
@@ -154,6 +146,14 @@ def change_json(change: KeyChange) -> dict[str, Any]:
     """A change; the item of a deleted key is null."""
     item = None if change.item is None else item_json(change.item)
     return {"revision": change.revision, "key": change.key, "item": item}
+
+
+def previous_json(result: TransactionResult) -> dict[str, Any]:
+    """The item that was replaced, for a transaction with `read_previous`."""
+    if not result.found:
+        return {}
+    [items] = result.found
+    return {"previous": item_json(items[0]) if items else None}
 
 
 def result_json(result: TransactionResult) -> dict[str, Any]:
@@ -259,8 +259,19 @@ def read_put(fields: JsonFields) -> Put:
     text, binary = fields.text_or_none("value"), fields.text_or_none("base64")
     if (text is None) == (binary is None):
         raise errors.UsageError("give value (text) or base64 (any bytes)")
-    value = stored_text(text) if text is not None else stored_base64(cast("str", binary))
+    if text is not None:
+        check_text("value", text, most=VALUE_SIZE_BYTES_MAX)
+    value = text if text is not None else stored_base64(cast("str", binary))
     return Put(fields.text("key"), value, fields.whole("lease", default=0), fields.flag("numbered"))
+
+
+def read_previous(fields: JsonFields, key: str, *, is_one: bool) -> list[Get]:
+    """What finds the item that a change replaces, if ``previous`` is true. Errors: UsageError."""
+    if not fields.flag("previous"):
+        return []
+    if not is_one:
+        raise errors.UsageError("previous: only for one key, which is not numbered; use /v1/txn with a get")
+    return [Get(key)]
 
 
 def read_transaction(fields: JsonFields) -> Transaction:
@@ -305,7 +316,7 @@ def _condition(value: object) -> Condition:
             raise errors.UsageError("a condition: give to (text, a number or null) or base64")
         operand = stored_base64(binary)
     elif isinstance(operand, str):
-        operand = stored_text(operand)
+        check_text("to", operand, most=VALUE_SIZE_BYTES_MAX)
     return Condition(key, cast("ItemField", field), cast("Any", operator), operand)
 
 

@@ -17,9 +17,10 @@ from typing import Any, Final
 
 from pykraft.client.arguments import INT32_MAX, whole_number
 from pykraft.client.node import Node
-from pykraft.errors import NotAppliedError, NotRunningError, PykraftError, UsageError
+from pykraft.errors import NotAppliedError, PykraftError, UsageError
 from pykraft.machine.applier import Applier
 from pykraft.machine.forwarder import Forwarder
+from pykraft.machine.own_records import voter_ids
 from pykraft.machine.records import VersionRecord, encode_log_record
 
 PAUSE_S_MIN: Final = 0.02
@@ -27,14 +28,6 @@ PAUSE_S_MAX: Final = 0.5
 """Between two rounds of questions; each pause is twice as long as the one before."""
 
 logger = logging.getLogger("pykraft")
-
-
-def voter_ids(node: Node[bytes]) -> list[int]:
-    """The ids of the voters that this node knows; none before its start and after its end."""
-    try:
-        return [int(voter.key.id) for voter in node.latest_voter_set.voters]
-    except NotRunningError:
-        return []
 
 
 class CodeVersions:

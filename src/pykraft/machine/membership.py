@@ -49,10 +49,19 @@ class Membership:
     async def allow_changes(self) -> None:
         """Move the voters into the log, where they can be changed; once for a quorum, and it cannot be undone.
 
-        All voters must have been heard of by the leader. Nothing happens if they are in the log already.
+        It waits until the leader has heard of all voters. Nothing happens if they are in the log already.
         """
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + self._timeout_ms / 1_000
         async with self._admin() as admin:
-            await admin.upgrade_kraft_version(LEVEL_IN_LOG)
+            while True:
+                try:
+                    return await admin.upgrade_kraft_version(LEVEL_IN_LOG)
+                except RefusedError:
+                    # A leader that has just started has heard of nobody, and has committed nothing.
+                    if loop.time() >= deadline_s:
+                        raise
+                await asyncio.sleep(PAUSE_S)
 
     async def join(self) -> None:
         """Make this node, which follows the quorum, a voter; nothing if it is one. Errors: UsageError without an id."""

@@ -4,10 +4,6 @@ Invariant: a command is applied at most once, however often it is sent. Each err
 NotAppliedError and UsageError: it was certainly not applied; CommandRejectedError: the state machine got it and
 rejected it; OutcomeUnknownError: it may be applied, or not.
 
-Two more kinds of records are written from here, and an idle log grows by neither: the log time, so often that unused
-sessions end while any are open, and that a change of leader costs a waiting state machine little of it; and, to
-compare replicas, the leader's CHECK and each voter's DIGEST, one at a time.
-
 `ThreadedReplicated` is for programs without a loop (Flask, Django, scripts): the node and the state machine live on a
 loop in a thread of their own, and each call waits for its answer. Any number of threads may call at one time, and no
 call waits for a thread that has ended, or that is not in this process. A program never passes a `MachineRuntime`;
@@ -25,9 +21,9 @@ import os
 import secrets
 import threading
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
@@ -41,16 +37,17 @@ from pykraft.errors import (
     NotAppliedError,
     NotRunningError,
     OutcomeUnknownError,
-    PykraftError,
     ReplicasPartedError,
     UnfinishedCommand,
     UsageError,
 )
+from pykraft.host.metrics import Metrics
 from pykraft.machine.applier import Applier
-from pykraft.machine.code_version import CodeVersions, voter_ids
+from pykraft.machine.code_version import CodeVersions
 from pykraft.machine.forwarder import BATCH_SIZE_BYTES_MAX, ConnectForward, Forwarder, ForwardServer, MachineReads
 from pykraft.machine.membership import Membership
-from pykraft.machine.records import CheckRecord, TickRecord, encode_log_record
+from pykraft.machine.metrics import CommandMeasurements
+from pykraft.machine.own_records import LogTicks, StateCheckWriter, voter_ids
 from pykraft.machine.replica import APPLIED, REFUSED, SESSION_TIMEOUT_MS, CommandAnswer, MachineReplica, NotApplied
 from pykraft.machine.state_check import CHECK_EVERY_MAX, StateCheck
 from pykraft.machine.state_machine import StateMachine
@@ -99,108 +96,6 @@ class MachineRuntime:
 PROGRAM: Final = MachineRuntime()
 _USED: Final[set[int]] = set()
 """State machines that nodes of this process have fed."""
-
-
-PAUSE_S: Final = 0.02
-"""Before each record: a node that reads an old log meets many a CHECK, and tells about the last one only."""
-RETRY_S: Final = 0.25
-"""After this time a record is written that was due before and could not be."""
-
-
-class StateCheckWriter:
-    """The records of one node."""
-
-    def __init__(self, node: Node[bytes], applier: Applier[Any, Any], forwarder: Forwarder, check: StateCheck) -> None:
-        self._node = node
-        self._applier = applier
-        self._forwarder = forwarder
-        self._check = check
-
-    async def run(self) -> None:
-        """Write until cancelled."""
-        while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(RETRY_S if self._is_due() else None):
-                    await self._check.moved.wait()
-            self._check.moved.clear()
-            await asyncio.sleep(PAUSE_S)
-            with suppress(PykraftError):  # another try follows, or another node leads by now
-                await self._write_digest()
-                await self._ask()
-
-    def _is_due(self) -> bool:
-        return self._has_news() or (self._applier.clock.is_running and self._check.count >= self._check.every)
-
-    def _has_news(self) -> bool:
-        node_id = self._node.node_id
-        is_voter = node_id is not None and node_id in voter_ids(self._node)
-        return is_voter and self._check.found is not None and not self._check.is_told(int(node_id or 0))
-
-    async def _write_digest(self) -> None:
-        found = self._check.found
-        if found is None or not self._has_news():
-            return
-        record = replace(found, node_id=int(self._node.node_id or 0), time_ms=self._applier.time_ms())
-        data = encode_log_record(record)
-        if self._forwarder.is_needed:
-            await self._forwarder.forward_digest(data)
-        else:
-            await self._node.propose([data])
-
-    async def _ask(self) -> None:
-        if self._applier.clock.is_running and self._check.count >= self._check.every:
-            committed = await self._node.propose([encode_log_record(CheckRecord(self._applier.time_ms()))])
-            await self._node.wait_applied(self._applier, committed.end_offset)
-
-
-TICKS_OF_A_SESSION: Final = 4
-"""While nothing else is written, the leader writes the time so often in a session's timeout."""
-PAUSE_S_MIN: Final = 0.01
-"""Time between two ticks at least, so that a node that cannot commit does not spin."""
-
-
-class LogTicks:
-    """The ticks of one node."""
-
-    def __init__(self, node: Node[bytes], applier: Applier[Any, Any], session_timeout_ms: int) -> None:
-        self._node = node
-        self._applier = applier
-        applier.silence_ms_max = session_timeout_ms // TICKS_OF_A_SESSION
-
-    async def run(self) -> None:
-        """Write ticks until cancelled."""
-        while True:
-            try:
-                async with asyncio.timeout(self._wait_s()):
-                    await self._applier.deadline_moved.wait()
-                self._applier.deadline_moved.clear()
-            except TimeoutError:
-                if self._is_due():
-                    await self._write()
-
-    def _wait_s(self) -> float:
-        applier = self._applier
-        if not (applier.clock.is_running and self._is_counted_on()):
-            return applier.silence_ms_max / 1_000
-        return max(PAUSE_S_MIN, (self._due_ms() - applier.time_ms()) / 1_000)
-
-    def _is_due(self) -> bool:
-        applier = self._applier
-        return applier.clock.is_running and self._is_counted_on() and applier.time_ms() >= self._due_ms()
-
-    def _is_counted_on(self) -> bool:
-        """Whether anything waits for the log's time: without that an idle log does not grow."""
-        return self._applier.deadline_ms is not None or self._applier.replica.sessions_count > 0
-
-    def _due_ms(self) -> int:
-        """The log time at which the next tick is due, if no other record comes."""
-        next_ms = self._applier.replica.time_ms + self._applier.tick_interval_ms()
-        return next_ms if self._applier.deadline_ms is None else min(next_ms, self._applier.deadline_ms)
-
-    async def _write(self) -> None:
-        with suppress(PykraftError):  # another node leads by now, or this one has ended
-            committed = await self._node.propose([encode_log_record(TickRecord(self._applier.time_ms()))])
-            await self._node.wait_applied(self._applier, committed.end_offset)
 
 
 C = TypeVar("C")
@@ -263,6 +158,8 @@ class Replicated(Generic[M_co]):
         self._reads = MachineReads(self.node, self._applier, self._forwarder)
         self._log_ticks = LogTicks(self.node, self._applier, runtime.session_timeout_ms)
         self._versions = CodeVersions(self.node, self._applier, self._forwarder)
+        self._measured = CommandMeasurements(self.node, self._replica)
+        self._has_scrapes = config.prometheus_listener is not None
         self._check_writer: StateCheckWriter | None = None
         if check_every is not None:
             whole_number("check_every", check_every, least=1, most=CHECK_EVERY_MAX)
@@ -301,6 +198,8 @@ class Replicated(Generic[M_co]):
         writers = [self._log_ticks.run(), self._versions.run()]
         if self._check_writer is not None:
             writers.append(self._check_writer.run())
+        if self._has_scrapes:
+            writers.append(self._measured.publish())
         self._writers = [asyncio.get_running_loop().create_task(each, name="pykraft's records") for each in writers]
 
     async def __aenter__(self) -> Self:
@@ -346,7 +245,7 @@ class Replicated(Generic[M_co]):
             await self._versions.wait(self._machine.version_of(command), timeout_ms)
         if type(data) is not bytes or len(data) > COMMAND_SIZE_BYTES_MAX:
             raise UsageError(f"a command takes at most {COMMAND_SIZE_BYTES_MAX} bytes: its serde made {_shown(data)}")
-        return self._result(await self._submission.execute(data, timeout_ms))
+        return self._result(await self._measured.of(self._submission.execute, data, timeout_ms))
 
     async def resume(
         self: Replicated[StateMachine[C, R]], command: UnfinishedCommand, *, timeout_ms: int = TIMEOUT_MS
@@ -361,7 +260,7 @@ class Replicated(Generic[M_co]):
         whole_number("timeout_ms", timeout_ms, least=1, most=TIMEOUT_MS_MAX)
         if not isinstance(command, UnfinishedCommand):
             raise UsageError(f"{command!r} is no unfinished command: give what `OutcomeUnknownError.command` is")
-        return self._result(await self._submission.resume(command, timeout_ms))
+        return self._result(await self._measured.of(self._submission.resume, command, timeout_ms))
 
     def _result(self: Replicated[StateMachine[C, R]], answer: CommandAnswer) -> R:
         verdict, value = answer
@@ -395,6 +294,10 @@ class Replicated(Generic[M_co]):
         if self._applier.loading_offset is not None:
             await self._reads.wait_loaded(timeout_ms)
         yield self._machine
+
+    async def metrics(self) -> Metrics:
+        """Those of the node, of this node's commands, and of the state machine. Errors: NotRunningError."""
+        return await self._measured.read()
 
     async def _tell_of_end(self) -> None:
         with suppress(Exception):  # whoever closes the node hears of its error
@@ -524,6 +427,66 @@ class ThreadedReplicated(Generic[M_co]):
         NotRunningError before the start and after the end; OutcomeUnknownError when the node ended meanwhile; and
         whatever ``act`` raises.
         """
+        answer = self._begin(act)
+        try:
+            return answer.result()
+        except CancelledError:
+            raise OutcomeUnknownError("the node was closed before there was an answer") from None
+        finally:
+            self._end(answer)  # the caller was interrupted: nobody waits any more
+
+    @contextmanager
+    def block(self, make: Callable[[Replicated[M_co]], AbstractAsyncContextManager[T]]) -> Iterator[T]:
+        """Hold what is a block on a loop: ``with node.block(lambda r: lock(KeyValueStore(r), "printer")) as held:``.
+
+        A thread cannot be cancelled: if a lease is lost, its block ends, and LeaseLostError is raised at the end of
+        this one. An exception of this block ends the other one, too, so that a job that failed is given back.
+
+        Errors: as `call`; those of the other block.
+        """
+        entered: Future[T] = Future()
+        left: list[BaseException | None] = []
+        leaving = asyncio.Event()
+
+        async def hold(replicated: Replicated[M_co]) -> None:
+            async with make(replicated) as value:
+                entered.set_result(value)
+                await leaving.wait()
+                [error] = left
+                if error is not None:
+                    # A loop must not see KeyboardInterrupt and its like.
+                    raise error if isinstance(error, Exception) else asyncio.CancelledError
+
+        def leave(error: BaseException | None) -> None:
+            left.append(error)
+            assert self._loop is not None, "it has begun"
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(leaving.set)
+            answer.result()
+
+        answer = self._begin(hold)
+        answer.add_done_callback(lambda _: entered.cancel())
+        try:
+            with suppress(CancelledError):
+                value = entered.result()
+            if entered.cancelled():
+                answer.result()
+            try:
+                yield value
+            except Exception as error:  # noqa: BLE001 - the other block raises it again
+                leave(error)
+            except BaseException as error:
+                with suppress(Exception):
+                    leave(error)
+                raise
+            else:
+                leave(None)
+        except CancelledError:
+            raise OutcomeUnknownError("the node was closed before the block had ended") from None
+        finally:
+            self._end(answer)
+
+    def _begin(self, act: Callable[[Replicated[M_co]], Awaitable[T]]) -> Future[T]:
         if self._process_id is None:
             raise NotRunningError("the node is not started: use it in a with block, or start it")
         self._require_own_process()
@@ -537,14 +500,12 @@ class ThreadedReplicated(Generic[M_co]):
                 raise NotRunningError("the node has ended") from self._failure
             answer = asyncio.run_coroutine_threadsafe(run(), self._loop)
             self._calls.add(answer)
-        try:
-            return answer.result()
-        except CancelledError:
-            raise OutcomeUnknownError("the node was closed before there was an answer") from None
-        finally:
-            answer.cancel()  # the caller was interrupted: nobody waits any more
-            with self._lock:
-                self._calls.discard(answer)
+        return answer
+
+    def _end(self, answer: Future[Any]) -> None:
+        answer.cancel()
+        with self._lock:
+            self._calls.discard(answer)
 
     def _run(self) -> None:
         try:

@@ -10,7 +10,7 @@ Source: Raft dissertation §6.3; ours (ADR 068, ADR 151).
 
 import types
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, ClassVar, Final, ForwardRef, Generic, NamedTuple, TypeVar, Union, get_args, get_origin
 
@@ -18,11 +18,19 @@ import msgspec
 
 from pykraft.client.serde import Serde, check_nesting, from_json, json_serde, nested_little
 from pykraft.errors import UsageError
+from pykraft.host.metrics import Metric
 
 T = TypeVar("T")
 _encode: Final = msgspec.json.Encoder().encode
-_encode_result: Final = msgspec.json.Encoder(order="deterministic").encode
-"""Replicas must write equal results as equal bytes, whatever order a set has in each process."""
+_encode_ordered: Final = msgspec.json.Encoder(order="deterministic").encode
+
+
+def encode_ordered(value: object) -> bytes:
+    """JSON in which sets and dicts are sorted: replicas must write equal values as equal bytes. Errors: TypeError."""
+    try:
+        return _encode_ordered(value)
+    except TypeError:  # a dict whose keys are no text cannot be sorted as it is
+        return _encode_ordered(msgspec.to_builtins(value, str_keys=True, order="deterministic"))
 
 
 class _Dataclasses:
@@ -164,6 +172,10 @@ class StateMachine(ABC, Generic[C, R]):
         it. What was changed before stays changed. MemoryError, RecursionError and OSError end the node.
         """
 
+    def metrics(self) -> Mapping[Metric, float]:
+        """Measurements for operators, on the program's loop; they are no part of the state."""
+        return {}
+
     def validate(self, command: C, /) -> None:
         """Refuse a command before it is in the log: any exception does. By default none is refused.
 
@@ -224,7 +236,7 @@ class _Results:
         self._decode: Callable[[bytes], Any] | None = None
 
     def serialize(self, record: Any) -> bytes:  # noqa: ANN401 - as above
-        return nested_little(lambda: _encode_result(record))
+        return nested_little(lambda: encode_ordered(record))
 
     def deserialize(self, data: bytes) -> Any:  # noqa: ANN401 - as above
         if self._decode is None:  # late, as for commands
@@ -235,6 +247,8 @@ class _Results:
 def _is_json(kind: Any) -> bool:  # noqa: ANN401 - as above
     """True for a type whose values JSON gives back, and for one that says nothing about them."""
     inner = get_origin(kind) or kind
+    if inner is dict and get_args(kind)[:1] not in {(), (str,)}:
+        return False  # JSON would make its keys text
     if inner in {Union, types.UnionType, list, dict}:
         return all(map(_is_json, get_args(kind)))
     return inner in {str, int, float, bool, None, type(None), Any, object} or isinstance(

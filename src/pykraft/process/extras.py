@@ -35,6 +35,7 @@ OPTIONAL: Final[Mapping[str, tuple[str, str]]] = {
     "uvloop": ("uvloop", "fast"),
     "prometheus_client": ("prometheus-client", "metrics"),
     "uvicorn": ("uvicorn", "kv"),
+    "dns": ("dnspython", "dns"),
     "pyspark": ("pyspark", "spark"),
     "pyarrow": ("pyarrow", "spark"),
     "numpy": ("numpy", "spark"),

@@ -17,6 +17,7 @@ from pykraft.recipes.key_value_commands import (
     Transaction,
     TransactionResult,
     prefix,
+    value_of,
 )
 from pykraft.recipes.key_value_store import KeyValueStore
 from pykraft.recipes.key_values import KeyValues
@@ -47,4 +48,5 @@ __all__ = [
     "lock",
     "prefix",
     "try_lock",
+    "value_of",
 ]

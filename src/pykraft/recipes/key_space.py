@@ -4,10 +4,13 @@ Items and changes are plain tuples: a full garbage collection over a million obj
 third of a second. A snapshot reads a view of the items, which change on meanwhile: it keeps the pieces of the sorted
 keys, which are copied before they change, and gets each item before that is changed.
 
+Each kept change has what it replaced, so the store can be read as it was at any revision from ``oldest_revision`` on:
+a key that changed later had what the first of its later changes replaced.
+
 Invariants: the changes from ``oldest_revision`` on are complete, and all changes of one revision are kept or dropped
 together. A watch that waits is woken by the first change of its range, and by no other one.
 
-Source: ours (ADR 084, ADR 087, ADR 103, ADR 181).
+Source: ours (ADR 084, ADR 087, ADR 103, ADR 181, ADR 184).
 """
 
 import operator
@@ -15,17 +18,20 @@ from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from heapq import merge
 from itertools import accumulate, chain, islice, takewhile
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 from weakref import ref
 
 from pykraft.errors import CompactedError
-from pykraft.recipes.key_value_commands import Condition, Item, KeyChange, prefix
+from pykraft.recipes.key_value_commands import Condition, Item, KeyChange, KeyFormer, prefix, value_bytes
 
 PackedItem: TypeAlias = tuple[str, int, int, int, int]
 """The fields of an `Item` after its key."""
-PackedChange: TypeAlias = tuple[int, str, PackedItem | None]
-"""A `KeyChange`."""
+PackedChange: TypeAlias = tuple[int, str, PackedItem | None, PackedItem | None]
+"""A `KeyChange`, and what it replaced."""
+UNKNOWN: Final[PackedItem] = ("", 0, 0, 0, 0)
+"""Was replaced by a change in a snapshot of a version that did not keep this."""
 
 
 class Ordered(Protocol):
@@ -172,11 +178,11 @@ class KeyView:
 
 CHANGES_MAX: Final = 100_000
 CHANGES_SIZE_BYTES_MAX: Final = 1 << 26
-"""Changes that are kept; beyond either, the oldest quarter of them is dropped. Part of the format."""
+"""Changes that are kept, with what they replaced; beyond either, the oldest quarter is dropped. Part of the format."""
 SCANNED_MAX: Final = 1_000
 """Changes that one look at them reads, so that the loop is not blocked."""
 FREED_MAX: Final = 1_024
-"""Dropped changes, and deleted items, that leave memory with each later change: all at once would stop the loop."""
+"""Dropped changes that leave memory with each later change: all at once would stop the loop."""
 _COMPARED: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -206,8 +212,8 @@ class KeySpace:
         self._begin = 0
         """The first of the kept changes that is not dropped."""
         self._dropped_bytes = 0
-        self._garbage: list[PackedItem] = []
-        """Items that are gone: to free many of them takes a while, too."""
+        self._loaded: dict[str, PackedItem | None] = {}
+        """While a snapshot is loaded: what the next change of a key replaces."""
 
     def get(self, key: str) -> Item | None:
         """The item of this key."""
@@ -217,6 +223,27 @@ class KeySpace:
     def range(self, key: str, end: str | None, limit: int | None) -> list[Item]:
         """The items of a range, in the order of their keys."""
         return [Item(found, *self._items[found]) for found in islice(self.keys_in(key, end), limit)]
+
+    def range_at(self, revision: int, key: str, end: str | None, limit: int | None) -> list[Item]:
+        """The items of a range as they were at a revision: looks through all changes since.
+
+        Errors: CompactedError when that is no longer known.
+        """
+        self._require_kept(revision)
+        if end is None and key in self._items and self._items[key][2] <= revision:
+            return [Item(key, *self._items[key])]  # it did not change since
+        before: dict[str, PackedItem | None]
+        later = reversed(self._kept[self._find(revision + 1) :])  # so that the first change of a key counts
+        if end is None:
+            before = {name: former for _, name, _, former in later if name == key}
+        else:
+            before = {name: former for _, name, _, former in later if key <= name and (not end or name < end)}
+        if any(former is UNKNOWN for former in before.values()):
+            raise CompactedError(revision, self.revision)
+        gone = sorted(name for name, former in before.items() if former is not None and name not in self._items)
+        names = merge(self.keys_in(key, end), gone)
+        known = ((name, before.get(name, self._items.get(name))) for name in names)
+        return [*islice((Item(name, *packed) for name, packed in known if packed is not None), limit)]
 
     def last(self, key: str, end: str | None) -> Item | None:
         """The last item of a range."""
@@ -237,11 +264,14 @@ class KeySpace:
         """Of the changes that are kept."""
         return (self._sizes[-1] if self._sizes else self._dropped_bytes) - self._dropped_bytes
 
-    def records(self) -> Iterator[Item | KeyChange]:
-        """All items in the order of their keys, then all changes, as they are at the moment of this call."""
+    def records(self) -> Iterator[Item | KeyChange | KeyFormer]:
+        """All items in the order of their keys, then all changes, as they are at the moment of this call.
+
+        Before the first change of a key is what it replaced.
+        """
         view = KeyView(self.keys.freeze(), self._items)
         self._views.append(ref(view, self._views.remove))
-        return chain(view, map(_unpacked, self._kept[self._begin :]))
+        return chain(view, _with_formers(self._kept[self._begin :]))
 
     def keys_in(self, key: str, end: str | None) -> Iterator[str]:
         """The keys of a range, in their order; do not change any meanwhile."""
@@ -256,15 +286,16 @@ class KeySpace:
         actual = absent if item is None else getattr(item, condition.field)
         if condition.operator in {"<", ">"} and (actual is None or condition.operand is None):
             return False
+        if isinstance(actual, str) and isinstance(condition.operand, str):
+            return _COMPARED[condition.operator](value_bytes(actual), value_bytes(condition.operand))
         return _COMPARED[condition.operator](actual, condition.operand)
 
     def put(self, item: Item) -> None:
         """Set an item, at the revision that it names as ``modified``."""
+        former = self._items.get(item.key)
         packed = self.load(item)
         self._start(item.modified)
-        before = self._free()
-        self._kept.append((item.modified, item.key, packed))
-        self._sizes.append(before + size_bytes(item.key, packed))
+        self._keep(item.modified, item.key, packed, former)
 
     def delete(self, keys: Sequence[str], revision: int) -> list[tuple[int, str]]:
         """Delete keys that exist, in their order; returns the leases of those that have one, with the keys."""
@@ -273,18 +304,17 @@ class KeySpace:
         former = [*map(self._items.pop, keys)]
         for key, packed in zip(keys, former, strict=True) if self._views else ():
             self._keep_for_views(key, packed)
-        size, leased = text_size_bytes("".join(keys)), []
+        sizes, leased = [], []
         for key, (value, _, _, _, lease) in zip(keys, former, strict=True):
-            size += len(value) if value.isascii() else len(value.encode())
+            sizes.append(len(key) + (len(value) if value.isascii() else len(value_bytes(value))))
             if lease:
                 leased.append((lease, key))
-        self.size_bytes -= size
+        self.size_bytes -= sum(sizes) + text_size_bytes("".join(keys)) - len("".join(keys))
         self.keys.remove(keys)
         self._start(revision)
         before = self._free()
-        self._kept.extend([(revision, key, None) for key in keys])
-        self._sizes.extend(islice(accumulate(map(len, keys), initial=before), 1, None))
-        self._garbage += former
+        self._kept.extend([(revision, key, None, packed) for key, packed in zip(keys, former, strict=True)])
+        self._sizes.extend(islice(accumulate(sizes, initial=before), 1, None))
         return leased
 
     def load(self, item: Item) -> PackedItem:
@@ -304,17 +334,29 @@ class KeySpace:
         """Keep this change, which a snapshot has."""
         item = change.item
         packed = None if item is None else (item.value, item.created, item.modified, item.version, item.lease)
-        before = self._free()
-        self._kept.append((change.revision, change.key, packed))
-        self._sizes.append(before + (len(change.key) if packed is None else size_bytes(change.key, packed)))
+        unknown = UNKNOWN if item is None or item.version > 1 else None
+        self._keep(change.revision, change.key, packed, self._loaded.get(change.key, unknown))
+        self._loaded[change.key] = packed
+
+    def load_former(self, item: Item) -> None:
+        """The next change of this key that a snapshot has replaced this item."""
+        self._loaded[item.key] = (item.value, item.created, item.modified, item.version, item.lease)
+
+    def loaded(self) -> None:
+        """The snapshot is complete."""
+        self._loaded = {}
+
+    def _keep(self, revision: int, key: str, packed: PackedItem | None, former: PackedItem | None) -> None:
+        size = text_size_bytes(former[0]) if former is not None else 0
+        self._sizes.append(self._free() + size + (len(key) if packed is None else size_bytes(key, packed)))
+        self._kept.append((revision, key, packed, former))
 
     def changes(self, revision: int, key: str, end: str | None) -> tuple[list[KeyChange], int]:
         """Some changes of this range from a revision on, and the revision from which to go on.
 
         Errors: CompactedError when changes from this revision on are no longer kept.
         """
-        if revision < self.oldest_revision:
-            raise CompactedError(revision, self.oldest_revision)
+        self._require_kept(revision)
         begin = self._find(revision)
         stop = self._whole(begin + SCANNED_MAX)
         found = [_unpacked(one) for one in self._kept[begin:stop] if is_in(one[1], key, end)]
@@ -325,13 +367,17 @@ class KeySpace:
         begin = len(self._kept)
         while begin > self._begin and self._kept[begin - 1][0] == revision:
             begin -= 1
-        return [key for _, key, _ in self._kept[begin:]]
+        return [key for _, key, _, _ in self._kept[begin:]]
 
     def compact(self, revision: int) -> None:
         """Drop the changes before this revision."""
         if revision > self.oldest_revision:
             self._drop(self._find(revision))
             self.oldest_revision = revision
+
+    def _require_kept(self, revision: int) -> None:
+        if revision < self.oldest_revision:
+            raise CompactedError(revision, self.oldest_revision)
 
     def _find(self, revision: int) -> int:
         return bisect_left(self._kept, revision, self._begin, key=_revision_of)
@@ -354,8 +400,6 @@ class KeySpace:
 
     def _free(self) -> int:
         """Let some of what was dropped leave memory; returns the bytes of all changes that ever were."""
-        if self._garbage:
-            del self._garbage[-FREED_MAX:]
         if self._begin:
             freed = min(self._begin, FREED_MAX)
             del self._kept[:freed], self._sizes[:freed]
@@ -486,8 +530,8 @@ def item_size_bytes(item: Item) -> int:
 
 
 def text_size_bytes(text: str) -> int:
-    """The size of a text in UTF-8."""
-    return len(text) if text.isascii() else len(text.encode())
+    """The size of a key or a value in bytes."""
+    return len(text) if text.isascii() else len(value_bytes(text))
 
 
 def size_bytes(key: str, packed: PackedItem) -> int:
@@ -500,5 +544,16 @@ def _revision_of(change: PackedChange) -> int:
 
 
 def _unpacked(change: PackedChange) -> KeyChange:
-    revision, key, packed = change
+    revision, key, packed, _ = change
     return KeyChange(revision, key, None if packed is None else Item(key, *packed))
+
+
+def _with_formers(changes: Sequence[PackedChange]) -> Iterator[KeyChange | KeyFormer]:
+    seen: set[str] = set()
+    for change in changes:
+        _, key, _, former = change
+        if key not in seen:
+            seen.add(key)
+            if former is not None and former is not UNKNOWN:
+                yield KeyFormer(Item(key, *former))
+        yield _unpacked(change)

@@ -1,12 +1,14 @@
 """What a program asks of the key-value store, as data: operations, conditions, transactions, leases.
 
-A key is a text of 1 to `KEY_SIZE_BYTES_MAX` bytes in UTF-8, a value one of up to `VALUE_SIZE_BYTES_MAX`. ``end`` makes
-a range of keys: None is the key alone, "" is all keys from it on, any other text excludes itself; `prefix` makes the
-range of a prefix. A revision is the number of a change of the store, from 1 on.
+A key is a text of 1 to `KEY_SIZE_BYTES_MAX` bytes in UTF-8, a value up to `VALUE_SIZE_BYTES_MAX` bytes of any kind: as
+text, in which bytes that are not UTF-8 are escaped as by `os.fsdecode`. ``end`` makes a range of keys: None is the key
+alone, "" is all keys from it on, any other text excludes itself; `prefix` makes the range of a prefix. A revision is
+the number of a change of the store, from 1 on.
 
-Invariant: a command that `check_command` accepts is one that every replica reads and judges alike.
+Invariants: a command that `check_command` accepts is one that every replica reads and judges alike. Equal bytes are one
+text.
 
-Source: ours (ADR 087).
+Source: ours (ADR 087, ADR 183); PEP 383 for bytes in text.
 """
 
 from dataclasses import dataclass
@@ -42,6 +44,11 @@ class Item:
     version: int
     lease: int = 0
 
+    @property
+    def data(self) -> bytes:
+        """The bytes of the value, which need not be UTF-8."""
+        return value_bytes(self.value)
+
 
 @dataclass(frozen=True, slots=True)
 class KeyChange:
@@ -50,6 +57,13 @@ class KeyChange:
     revision: int
     key: str
     item: Item | None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFormer:
+    """What the next change in a snapshot replaced."""
+
+    item: Item
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +157,16 @@ KeyValueCommand: TypeAlias = Transaction | GrantLease | KeepLease | EndLease | C
 KeyValueResult: TypeAlias = TransactionResult | int | None
 
 
+def value_of(data: str | bytes) -> str:
+    """The value that has these bytes, for `Put` and `Condition`; `Item.data` is the way back."""
+    return data.decode("utf-8", "surrogateescape") if isinstance(data, bytes) else data
+
+
+def value_bytes(value: str) -> bytes:
+    """The bytes of a value."""
+    return value.encode("utf-8", "surrogateescape")
+
+
 def numbered_key(text: str, number: int) -> str:
     """The key of a numbered put at this revision: such keys are in the order of their numbers."""
     return f"{text}{number:016d}"
@@ -188,16 +212,23 @@ def check_range(key: object, end: object = None) -> None:
         check_text("end", end, most=KEY_SIZE_BYTES_MAX)
 
 
-def check_text(name: str, text: object, *, most: int, least: int = 0) -> None:
+def check_text(name: str, text: object, *, most: int, least: int = 0, errors: str = "strict") -> None:
     """Errors: UsageError for what is not text of this size, in bytes of UTF-8."""
     if not isinstance(text, str):
         raise UsageError(f"{name} = {text!r}: must be text")
     try:
-        size_bytes = len(text.encode())
+        size_bytes = len(text.encode("utf-8", errors))
     except UnicodeEncodeError as error:
         raise UsageError(f"{name} = {text!r}: must be text that UTF-8 can express") from error
     if not least <= size_bytes <= most:
         raise UsageError(f"{name} of {size_bytes} bytes: must have {least} to {most}")
+
+
+def _check_value(name: str, value: object) -> None:
+    check_text(name, value, most=VALUE_SIZE_BYTES_MAX, errors="surrogateescape")
+    # Escapes of two bytes that are a letter in UTF-8 would be a second text for it.
+    if isinstance(value, str) and not value.isascii() and value_of(value_bytes(value)) != value:
+        raise UsageError(f"{name} = {value!r:.100}: must have bytes as value_of makes them")
 
 
 def _check_condition(condition: Condition) -> None:
@@ -208,7 +239,7 @@ def _check_condition(condition: Condition) -> None:
         raise UsageError(f"operator = {condition.operator!r}: must be ==, !=, < or >")
     if condition.field == "value":
         if condition.operand is not None:
-            check_text("operand", condition.operand, most=VALUE_SIZE_BYTES_MAX)
+            _check_value("operand", condition.operand)
     elif condition.field in {"created", "modified", "version", "lease"}:
         whole_number("operand", condition.operand, least=0, most=INT64_MAX)
     else:
@@ -229,7 +260,7 @@ def _check_operation(operation: StoreOperation) -> None:
     if isinstance(operation, Put):
         most = KEY_SIZE_BYTES_MAX - NUMBER_SIZE_BYTES if operation.numbered else KEY_SIZE_BYTES_MAX
         check_text("key", operation.key, least=1, most=most)
-        check_text("value", operation.value, most=VALUE_SIZE_BYTES_MAX)
+        _check_value("value", operation.value)
         whole_number("lease", operation.lease, least=0, most=INT64_MAX)
         if type(operation.numbered) is not bool:
             raise UsageError(f"numbered = {operation.numbered!r}: must be True or False")

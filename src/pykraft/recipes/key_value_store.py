@@ -173,12 +173,15 @@ class KeyValueStore:
         return self._node.machine
 
     async def get(
-        self, key: str, *, stale: bool = False, max_age_ms: int | None = None
+        self, key: str, *, revision: int | None = None, stale: bool = False, max_age_ms: int | None = None
     ) -> key_value_commands.Item | None:
-        """The item of this key; None when there is none. For stale reads see `pykraft.machine.Replicated.read`."""
+        """The item of this key; None when there is none. For stale reads see `pykraft.machine.Replicated.read`.
+
+        With ``revision`` as it was then. Errors: CompactedError when that is no longer kept.
+        """
         key_value_commands.check_range(key)
         async with self._node.read(stale=stale, max_age_ms=max_age_ms, timeout_ms=self._timeout_ms) as state:
-            return state.get(key)
+            return state.get(key, revision)
 
     async def range(
         self,
@@ -186,14 +189,15 @@ class KeyValueStore:
         end: str | None = None,
         *,
         limit: int = 1_000,
+        revision: int | None = None,
         stale: bool = False,
         max_age_ms: int | None = None,
     ) -> list[key_value_commands.Item]:
-        """Up to ``limit`` items of a range, in the order of their keys."""
+        """Up to ``limit`` items of a range, in the order of their keys; with ``revision`` as in `get`."""
         key_value_commands.check_range(key, end)
         whole_number("limit", limit, least=1)
         async with self._node.read(stale=stale, max_age_ms=max_age_ms, timeout_ms=self._timeout_ms) as state:
-            return state.range(key, end, limit)
+            return state.range(key, end, limit, revision)
 
     async def last(
         self, key: str, end: str | None = None, *, stale: bool = False, max_age_ms: int | None = None
@@ -216,17 +220,18 @@ class KeyValueStore:
         async with self._node.read(timeout_ms=self._timeout_ms) as state:
             return state.space.revision
 
-    async def put(self, key: str, value: str, *, lease: int = 0) -> int:
+    async def put(self, key: str, value: str | bytes, *, lease: int = 0) -> int:
         """Set a key; returns the revision of the change."""
-        return (await self.transact([key_value_commands.Put(key, value, lease)])).revision
+        put = key_value_commands.Put(key, key_value_commands.value_of(value), lease)
+        return (await self.transact([put])).revision
 
     async def delete(self, key: str, end: str | None = None) -> int:
         """Delete a key or a range; returns how many keys there were."""
         return (await self.transact([key_value_commands.Delete(key, end)])).deleted
 
-    async def swap(self, key: str, value: str, *, lease: int = 0) -> key_value_commands.Item | None:
+    async def swap(self, key: str, value: str | bytes, *, lease: int = 0) -> key_value_commands.Item | None:
         """Set a key; returns the item that it had before."""
-        return await self._before(key, key_value_commands.Put(key, value, lease))
+        return await self._before(key, key_value_commands.Put(key, key_value_commands.value_of(value), lease))
 
     async def pop(self, key: str) -> key_value_commands.Item | None:
         """Delete a key; returns the item that it had."""
@@ -236,10 +241,14 @@ class KeyValueStore:
         [items] = (await self.transact([operation, key_value_commands.Get(key)])).found
         return items[0] if items else None
 
-    async def compare_and_set(self, key: str, expected: str | None, value: str, *, lease: int = 0) -> bool:
+    async def compare_and_set(
+        self, key: str, expected: str | bytes | None, value: str | bytes, *, lease: int = 0
+    ) -> bool:
         """Set a key if its value is the expected one, or if it does not exist and None is expected."""
-        condition = key_value_commands.Condition(key, "value", "==", expected)
-        return (await self.transact([key_value_commands.Put(key, value, lease)], [condition])).succeeded
+        operand = None if expected is None else key_value_commands.value_of(expected)
+        condition = key_value_commands.Condition(key, "value", "==", operand)
+        put = key_value_commands.Put(key, key_value_commands.value_of(value), lease)
+        return (await self.transact([put], [condition])).succeeded
 
     async def transact(
         self,

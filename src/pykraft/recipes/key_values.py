@@ -10,15 +10,19 @@ Source: ours (ADR 084, ADR 087, ADR 103, ADR 181); the model is that of etcd's v
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from base64 import b64decode, b64encode
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from io import BytesIO
-from itertools import chain, starmap
+from itertools import chain, islice, starmap
 from typing import Any, ClassVar, Final
 
+from pykraft.client.arguments import whole_number
 from pykraft.client.listener import StableRecords
 from pykraft.client.serde import Serde, from_json
-from pykraft.errors import CommandRejectedError
+from pykraft.errors import CommandRejectedError, UsageError
+from pykraft.host.metrics import Metric, MetricKind, ours
 from pykraft.machine.state_machine import Applied, StateMachine
 from pykraft.recipes.key_space import KeySpace, KeyWatches, SortedValues, item_size_bytes, text_size_bytes
 from pykraft.recipes.key_value_commands import (
@@ -31,6 +35,7 @@ from pykraft.recipes.key_value_commands import (
     Item,
     KeepLease,
     KeyChange,
+    KeyFormer,
     KeyValueCommand,
     KeyValueResult,
     Put,
@@ -38,6 +43,9 @@ from pykraft.recipes.key_value_commands import (
     TransactionResult,
     check_command,
     numbered_key,
+    prefix,
+    value_bytes,
+    value_of,
 )
 
 
@@ -67,7 +75,8 @@ class RecordSerde:
 
     JSON escapes line feeds and other characters, which makes a text two to six times as long. Where that is too much,
     texts come behind the lists instead, as they are: a zero byte, then all of them, and in the place of each
-    ``{"bytes":N}``. A shorter record is the same JSON as ever, which older versions read, too.
+    ``{"bytes":N}``. A shorter record is the same JSON as ever, which older versions read, too. A value that is not
+    UTF-8 is `BINARY_MARK` and base64, and so is one that begins with this mark.
     """
 
     def __init__(
@@ -100,8 +109,31 @@ class RecordSerde:
         if not isinstance(value, list):
             return value
         if value and isinstance(value[0], str):
-            return self._classes[value[0]](*[self._built(one, texts) for one in value[1:]])
+            one_class, parts = self._classes[value[0]], [self._built(one, texts) for one in value[1:]]
+            at = _VALUE_AT.get(one_class)
+            if at is not None and str(parts[at])[:1] == "\0" and parts[at].startswith(BINARY_MARK):
+                with suppress(ValueError):  # an older program put this text without the service
+                    parts[at] = value_of(b64decode(parts[at].removeprefix(BINARY_MARK), validate=True))
+            return one_class(*parts)
         return tuple([self._built(one, texts) for one in value])
+
+
+BINARY_MARK: Final = "\0base64:"
+_VALUE_AT: Final[dict[type, int]] = {Item: 1, Put: 1, Condition: 3}
+"""Which of their fields is a value."""
+
+
+def _marked(value: str) -> str:
+    if value.isascii() and value[:1] != "\0":
+        return value  # nearly all of them, and quick
+    if not value.startswith(BINARY_MARK):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            pass
+        else:
+            return value
+    return BINARY_MARK + b64encode(value_bytes(value)).decode("ascii")
 
 
 _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -109,7 +141,11 @@ _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).enc
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - JSON
     if is_dataclass(value):
-        return [type(value).__name__, *(_plain(getattr(value, field.name)) for field in fields(value))]
+        record = [type(value).__name__, *(_plain(getattr(value, field.name)) for field in fields(value))]
+        at = _VALUE_AT.get(type(value))
+        if at is not None and isinstance(record[at + 1], str):
+            record[at + 1] = _marked(record[at + 1])
+        return record
     return [_plain(one) for one in value] if isinstance(value, tuple) else value
 
 
@@ -127,7 +163,7 @@ COMMANDS: Final = RecordSerde(
     Transaction, Condition, Get, Put, Delete, GrantLease, KeepLease, EndLease, Compact, check=check_command
 )
 RESULTS: Final = RecordSerde(TransactionResult, Item, json_max=1 << 30)  # older nodes have results in snapshots
-SNAPSHOTS: Final = RecordSerde(StoreHead, LeaseState, Item, KeyChange)
+SNAPSHOTS: Final = RecordSerde(StoreHead, LeaseState, Item, KeyChange, KeyFormer)
 
 
 KEYS_MAX: Final = 1_000_000
@@ -140,6 +176,27 @@ ENDED_MAX: Final = 500
 """Keys and leases that end at one record; more of them end one after the other, as fast as records come."""
 FOUND_SIZE_BYTES_MAX: Final = 1 << 18
 """Items in the result of one transaction: results are kept until the client has them."""
+
+
+_KEYS: Final = ours("store-keys", MetricKind.GAUGE, "keys", "keys of the store")
+_SIZE: Final = ours("store-size-bytes", MetricKind.GAUGE, "bytes", "all keys and values")
+_REVISION: Final = ours("store-revision", MetricKind.GAUGE, "revision", "revision of the last change")
+_OLDEST: Final = ours("store-oldest-revision", MetricKind.GAUGE, "revision", "the oldest one that is kept")
+_LEASES: Final = ours("store-leases", MetricKind.GAUGE, "leases", "open leases")
+_WATCHES: Final = ours("store-watches", MetricKind.GAUGE, "watches", "watches of this node")
+_JOBS: Final = ours(
+    "store-jobs", MetricKind.GAUGE, "jobs", "jobs of all queues that are not done, without dead letters"
+)
+_CLAIMED: Final = ours(
+    "store-claimed-jobs", MetricKind.GAUGE, "jobs", "those a worker has, or that wait after a failure"
+)
+_DEAD: Final = ours("store-dead-letters", MetricKind.GAUGE, "jobs", "jobs that failed too often")
+STORE_METRICS: Final = (_KEYS, _SIZE, _REVISION, _OLDEST, _LEASES, _WATCHES, _JOBS, _CLAIMED, _DEAD)
+"""All of them, in the order of the documentation."""
+QUEUES: Final = "pykraft/queue/"
+"""What the keys of `pykraft.recipes.JobQueue` begin with; then come the queue's name, and the kind of key."""
+QUEUES_MAX: Final = 1_000
+"""Queues whose jobs are counted."""
 
 
 @dataclass(slots=True)
@@ -156,6 +213,8 @@ class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
 
     commands: ClassVar[Serde[Any]] = COMMANDS
     results: ClassVar[Serde[Any]] = RESULTS
+    snapshot_version: ClassVar[int] = 1
+    """Version 0 has no `KeyFormer`."""
 
     def __init__(self) -> None:
         self.watches: KeyWatches = KeyWatches()
@@ -208,6 +267,32 @@ class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
         while left > 0 and (first := self._expiries.first()) is not None and first[0] <= context.time_ms:
             left -= 1 + self._end(first[1])
 
+    def metrics(self) -> Mapping[Metric, float]:
+        """See `pykraft.machine.StateMachine`."""
+        space = self.space
+        queues = [*islice(self._queues(), QUEUES_MAX)]
+        jobs = {
+            metric: sum(space.count(*prefix(f"{queue}{kind}/")) for queue in queues)
+            for metric, kind in ((_JOBS, "job"), (_CLAIMED, "claim"), (_DEAD, "buried"))
+        }
+        return {
+            _KEYS: len(space.keys),
+            _SIZE: space.size_bytes,
+            _REVISION: space.revision,
+            _OLDEST: space.oldest_revision,
+            _LEASES: len(self._leases),
+            _WATCHES: len(self.watches),
+            **jobs,
+        }
+
+    def _queues(self) -> Iterator[str]:
+        """What the keys of each queue begin with: one look for each queue, however many jobs it has."""
+        key, end = prefix(QUEUES)
+        while (found := next(self.space.keys_in(key, end), None)) is not None:
+            name = found[len(QUEUES) :].partition("/")[0]
+            yield f"{QUEUES}{name}/"
+            key = prefix(f"{QUEUES}{name}/")[1]
+
     def snapshot(self) -> StableRecords[bytes]:
         head = StoreHead(self.space.revision, self.space.oldest_revision)
         leases = [(lease, state.ttl_ms, state.expires_ms) for lease, state in self._leases.items()]
@@ -227,16 +312,29 @@ class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
             aside._restore(record)
         self._replace_by(aside)
 
-    def get(self, key: str) -> Item | None:
-        """The item of this key."""
-        return self.space.get(key)
+    def get(self, key: str, revision: int | None = None) -> Item | None:
+        """The item of this key. Errors: as `range`."""
+        if revision is None:
+            return self.space.get(key)
+        items = self.range(key, revision=revision)
+        return items[0] if items else None
 
-    def range(self, key: str, end: str | None = None, limit: int | None = None) -> list[Item]:
-        """The items of a range, in the order of their keys."""
-        return self.space.range(key, end, limit)
+    def range(
+        self, key: str, end: str | None = None, limit: int | None = None, revision: int | None = None
+    ) -> list[Item]:
+        """The items of a range, in the order of their keys, as they are or were at a revision.
+
+        Errors: CompactedError names the oldest revision; UsageError for one that is yet to come.
+        """
+        if revision is None:
+            return self.space.range(key, end, limit)
+        if whole_number("revision", revision, least=1) > self.space.revision:
+            raise UsageError(f"revision = {revision}: the last change has revision {self.space.revision}")
+        return self.space.range_at(revision, key, end, limit)
 
     def _replace_by(self, other: KeyValues) -> None:
         revision = self.space.revision
+        other.space.loaded()
         self.space, self._leases, self._expiries = other.space, other._leases, other._expiries
         self.watches.replaced(revision)
 
@@ -252,6 +350,8 @@ class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
                 self._attach(record)
             case KeyChange():
                 self.space.load_change(record)
+            case KeyFormer(item):
+                self.space.load_former(item)
 
     def _transact(self, transaction: Transaction, time_ms: int) -> TransactionResult:
         succeeded = all(map(self.space.holds, transaction.conditions))

@@ -31,7 +31,7 @@ from typing import Final, TypeVar
 from pykraft.config import NodeConfig
 from pykraft.core.effects import Report
 from pykraft.host.host import Host
-from pykraft.host.metrics import Metrics
+from pykraft.host.metrics import Metric, Metrics
 from pykraft.host.ports import Check, ConnectionId
 from pykraft.log.fs import Fs
 from pykraft.log.lane import Job
@@ -156,13 +156,14 @@ class Driver:
         accepted_max: int | None = None,
         sockets: Mapping[str, Sequence[socket.socket]] | None = None,
         is_guest: bool = False,
+        more: Callable[[], Mapping[Metric, float]] = dict,
     ) -> None:
         """Open the log directory and recover; the node does not listen yet.
 
         ``sockets`` are sockets that already listen for the listeners with these names; the driver owns them from now
         on. A guest does not change the loop's exception handler, because the loop is the application's.
         ``accepted_max`` clients may connect (None: `pykraft.server.run.ACCEPTED_MAX`), or fewer if the process
-        has few descriptors.
+        has few descriptors. ``more`` returns metrics of the program, which are scraped with the node's.
 
         Errors: whatever `Host.open` raises: ConfigError, ForeignDirectoryError, CorruptionError, StorageError.
         """
@@ -184,6 +185,7 @@ class Driver:
         self._links = Links(loop, self, LinkLimits.of(config, accepted_max))
         self._loop_watch = LoopWatch()
         self._prometheus: PrometheusEndpoint | None = None
+        self._more = more
 
     async def run(self, *, begin: Callable[[], None] = lambda: None) -> None:
         """Listen, call ``begin``, take the first step, and serve until the host ends; then close everything.
@@ -313,7 +315,7 @@ class Driver:
 
     async def _listen_to_prometheus(self, endpoint: Endpoint) -> None:
         require_package(f"property {PROMETHEUS_LISTENER}:")
-        self._prometheus = PrometheusEndpoint(self._loop, lambda: render(self.metrics()))
+        self._prometheus = PrometheusEndpoint(self._loop, lambda: render(self.metrics(), self._more()))
         try:
             sockets = listening_sockets(endpoint)
         except OSError as error:

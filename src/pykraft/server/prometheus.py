@@ -24,7 +24,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, cast
 
@@ -85,6 +85,7 @@ CONNECTIONS_MAX: Final = 16
 REQUEST_SIZE_BYTES_MAX: Final = 8 * 1024
 EXCHANGE_TIMEOUT_S: Final = 5.0
 """From connecting until the answer is read."""
+EMPTY: Final[Mapping[Metric, float]] = {}
 PREFIX: Final = "pykraft_raft_"
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _REQUEST_LINE: Final = re.compile(rb"([A-Z]+) (\S+) HTTP/1\.[01]\r?\n")
@@ -99,11 +100,11 @@ def require_package(wanted_by: str) -> None:
         import prometheus_client  # noqa: F401 - only whether it is there
 
 
-def render(metrics: Metrics) -> bytes:
-    """These metrics in the text format, without the absent ones."""
+def render(metrics: Metrics, more: Mapping[Metric, float] = EMPTY) -> bytes:
+    """These metrics in the text format, without the absent ones, and ``more`` of a program."""
     from prometheus_client import generate_latest
 
-    return generate_latest(_Snapshot(metrics))
+    return generate_latest(_Snapshot(metrics, more if metrics else EMPTY))
 
 
 class PrometheusEndpoint:
@@ -199,13 +200,16 @@ class _Exchange(asyncio.Protocol):
 class _Snapshot:
     """One reading of all metrics, as a collector for the client library."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, more: Mapping[Metric, float]) -> None:
         self._metrics = metrics
+        self._more = more
 
     def collect(self) -> Iterator[Family]:
         for metric in METRICS:
             if metric.name in self._metrics:
                 yield _family(metric, self._metrics[metric.name])
+        for metric, value in self._more.items():
+            yield _family(metric, value)
 
 
 def _family(metric: Metric, value: float | str) -> Family:

@@ -14,8 +14,9 @@ from pykraft import errors
 from pykraft.cli.kv import command as items_module
 from pykraft.cli.kv import command as lock_module
 from pykraft.cli.kv import command as module
-from pykraft.cli.kv.command import URLS, client_of, kv, lock, put, serve, wanted_range, watch
+from pykraft.cli.kv.command import URLS, kv, lock, put, serve, wanted_range, watch
 from pykraft.kv import service
+from pykraft.kv.client import KeyValueClient
 from pykraft.types import Endpoint
 from tests.kv.scripted_node import Answer, ScriptedNode, error, scripted
 
@@ -43,9 +44,41 @@ def test_compacted_changes_are_an_error() -> None:
 
 
 def test_the_default_nodes_are_those_of_serve() -> None:
-    assert client_of(URLS, 1)._nodes == [(False, "127.0.0.1", port) for port in (7080, 7081, 7082)]
+    at_serve = KeyValueClient(URLS.split(","), timeout_s=1)._nodes
+    assert [node[:3] for node in at_serve] == [(False, "127.0.0.1", port) for port in (7080, 7081, 7082)]
     with pytest.raises(errors.UsageError, match="give 1 to 15 addresses"):
-        client_of(" , ", 1)
+        raise CliRunner().invoke(put, ["--url", " , ", "a", "b"]).exception or AssertionError
+
+
+@pytest.mark.parametrize("way", ["token", "token file", "file in the environment", "user"])
+def test_credentials_reach_a_proxy_that_demands_them(way: str, tmp_path: Path) -> None:
+    demands = "Basic YW5uOnNlY3JldA==" if way == "user" else "Bearer secret"
+    path = tmp_path / "token"
+    path.write_text("secret\n")
+    with scripted(lambda path, body: (200, {"revision": 4}), demands) as node:
+        environment = {
+            "token": {"PYKRAFT_KV_TOKEN": "secret"},
+            "token file": {"PYKRAFT_KV_TOKEN": "another"},
+            "file in the environment": {"PYKRAFT_KV_TOKEN_FILE": str(path)},
+            "user": {},
+        }[way]
+        environment["PYKRAFT_KV_URL"] = node.url.replace("//", "//ann:secret@" if way == "user" else "//")
+        words = ["--token-file", str(path)] if way == "token file" else []
+        result = CliRunner().invoke(put, [*words, "a", "b"], env=environment)
+        assert result.stdout == "revision 4\n", result.exception
+        denied = CliRunner().invoke(put, ["--url", node.url, "a", "b"])
+        assert "HTTP status 401" in str(denied.exception)
+
+
+def test_secrets_are_not_taken_from_where_others_read_them(tmp_path: Path) -> None:
+    with pytest.raises(errors.UsageError, match="all users see it in the list of processes") as caught:
+        raise CliRunner().invoke(put, ["--url", "http://ann:secret@h", "a", "b"]).exception or AssertionError
+    assert "secret" not in str(caught.value)
+    binary = tmp_path / "binary"
+    binary.write_bytes(b"\xff")
+    for path, told in ((tmp_path / "none", "No such file"), (tmp_path, "Is a directory"), (binary, "it is not ASCII")):
+        with pytest.raises(errors.UsageError, match=rf"--token-file {path}: {told}"):
+            raise CliRunner().invoke(put, ["--token-file", str(path), "a", "b"]).exception or AssertionError
 
 
 def test_the_environment_may_name_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,6 +147,9 @@ def test_a_prefix_is_read_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
         result = at(node, "get", "a/", "--prefix")
         assert result.stdout == "".join(f"{key}\t\\t\n" for key in keys)
         assert [body.get("end") for _, body in node.asked] == [None, "a0", "a0"]
+        assert [body.get("revision") for _, body in node.asked] == [None] * 3
+        at(node, "get", "a/", "--prefix", "--revision", "7")
+        assert [body.get("revision") for _, body in node.asked[3:]] == [7] * 3
         cut = at(node, "get", "a/", "--prefix", "--limit", "3")
         assert cut.stdout.count("\n") == 3
         assert cut.stderr == "pykraft: there are more than 3 keys: give a higher --limit\n"

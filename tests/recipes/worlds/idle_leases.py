@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import Final, cast
 
 from pykraft.errors import PykraftError
-from pykraft.machine.replicated import TICKS_OF_A_SESSION, Replicated
+from pykraft.machine.own_records import TICKS_OF_A_SESSION
+from pykraft.machine.replicated import Replicated
 from pykraft.machine.testing.recorded import AppliedCall, CallHistory, digest_of_records
 from pykraft.machine.testing.simulate import run_machines, scenario_of
 from pykraft.machine.testing.users import SESSION_TIMEOUT_MS

@@ -9,7 +9,15 @@ from typing import Any
 from pykraft.errors import CommandRejectedError
 from pykraft.recipes import Delete, Get, Item, KeyChange, Put, Transaction, TransactionResult
 from pykraft.recipes.key_space import is_in
-from pykraft.recipes.key_value_commands import Compact, Condition, EndLease, GrantLease, KeepLease, StoreOperation
+from pykraft.recipes.key_value_commands import (
+    Compact,
+    Condition,
+    EndLease,
+    GrantLease,
+    KeepLease,
+    KeyFormer,
+    StoreOperation,
+)
 from pykraft.recipes.key_values import SNAPSHOTS, LeaseState, StoreHead
 
 
@@ -61,11 +69,17 @@ class StoreModel:
                 raise AssertionError(command)
         return None
 
+    def _formers(self) -> list[KeyFormer]:
+        """What the first kept change of each key replaced."""
+        before = {one.key: one.item for one in self.history if one.revision < self.oldest_revision}
+        changed = {one.key for one in self.history if one.revision >= self.oldest_revision}
+        return [KeyFormer(item) for key, item in before.items() if key in changed and item is not None]
+
     def records(self) -> list[bytes]:
         """What a snapshot of the store has to hold, in any order."""
         states = [LeaseState(lease, one.ttl_ms, one.expires_ms) for lease, one in self.leases.items()]
         kept = [change for change in self.history if change.revision >= self.oldest_revision]
-        found = [StoreHead(self.revision, self.oldest_revision), *states, *self.items.values(), *kept]
+        found = [StoreHead(self.revision, self.oldest_revision), *states, *self.items.values(), *kept, *self._formers()]
         return [SNAPSHOTS.serialize(record) for record in found]
 
     def keys(self, key: str, end: str | None) -> list[str]:

@@ -18,7 +18,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -46,15 +46,49 @@ URLS: Final = "http://127.0.0.1:7080,http://127.0.0.1:7081,http://127.0.0.1:7082
 TIMEOUT_S: Final = 15.0
 SECONDS: Final = NumberType(float, 0.1, 86_400)
 
-url_option = click.option(
+
+def _without_password(context: click.Context, option: click.Parameter, urls: str) -> str:
+    is_written = context.get_parameter_source(str(option.name)) is click.core.ParameterSource.COMMANDLINE
+    if is_written and "@" in urls:
+        raise UsageError("--url with a password: all users see it in the list of processes; set PYKRAFT_KV_URL to it")
+    return urls
+
+
+def _with_token(context: click.Context, _: click.Parameter, path: Path | None) -> None:
+    try:
+        token = os.environ.get("PYKRAFT_KV_TOKEN") if path is None else path.read_text("ascii")
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--token-file {path}: {getattr(error, 'strerror', None) or 'it is not ASCII'}") from error
+    context.meta[CREDENTIALS] = None if token is None else token.strip()
+
+
+CREDENTIALS: Final = "pykraft.kv.credentials"
+_url_option = click.option(
     "--url",
     "urls",
     default=URLS,
     envvar="PYKRAFT_KV_URL",
     metavar="LIST",
+    callback=_without_password,
     help="Nodes to ask, the next one if one does not answer; also PYKRAFT_KV_URL."
     "  [default: the three of `pykraft kv serve`]",
 )
+_token_option = click.option(
+    "--token-file",
+    type=click.Path(path_type=Path),
+    envvar="PYKRAFT_KV_TOKEN_FILE",
+    metavar="FILE",
+    expose_value=False,
+    callback=_with_token,
+    help="A token for a proxy in front of the nodes; also the variable PYKRAFT_KV_TOKEN itself.",
+)
+
+
+def url_option(command: Callable[..., None]) -> Callable[..., None]:
+    """The nodes to ask, and what they demand; `client_of` takes both."""
+    return _url_option(_token_option(command))
+
+
 timeout_option = click.option(
     "--timeout", type=SECONDS, default=TIMEOUT_S, show_default=True, help="Seconds to wait for an answer."
 )
@@ -65,7 +99,8 @@ def client_of(urls: str, timeout_s: float) -> KeyValueClient:
     """The client for these options. Errors: UsageError."""
     from pykraft.kv.client import KeyValueClient
 
-    return KeyValueClient([url.strip() for url in urls.split(",") if url.strip()], timeout_s=timeout_s)
+    token = click.get_current_context().meta[CREDENTIALS]
+    return KeyValueClient([url.strip() for url in urls.split(",") if url.strip()], timeout_s=timeout_s, token=token)
 
 
 def wanted_range(key: str, *, is_prefix: bool) -> dict[str, str]:
@@ -84,12 +119,22 @@ PAGE: Final = 1_000
 @prefix_option
 @click.option("--limit", type=NumberType(int, 1), default=PAGE, show_default=True, help="With --prefix: keys at most.")
 @click.option("--stale", is_flag=True, help="Take what the node has now, however old, without asking the leader.")
+@click.option("--revision", type=NumberType(int, 1), help="As it was at this revision.  [default: as it is]")
 @click.option("--raw", is_flag=True, help="Write the bytes of the value as they are, without a line end.")
 @url_option
 @timeout_option
 @json_option
-def get(
-    *, key: str, is_prefix: bool, limit: int, stale: bool, raw: bool, urls: str, timeout: float, as_json: bool
+def get(  # noqa: PLR0913 - one argument for each option
+    *,
+    key: str,
+    is_prefix: bool,
+    limit: int,
+    stale: bool,
+    revision: int | None,
+    raw: bool,
+    urls: str,
+    timeout: float,
+    as_json: bool,
 ) -> None:
     """Print the value of KEY; with --prefix a line for each key that begins so: key, tab, value.
 
@@ -97,7 +142,8 @@ def get(
     """
     if raw and (is_prefix or as_json):
         raise UsageError("--raw prints one value: give it without --prefix and --json")
-    found = read_items(client_of(urls, timeout), key, is_prefix=is_prefix, limit=limit, stale=stale)
+    how = {"stale": stale, **({} if revision is None else {"revision": revision})}
+    found = read_items(client_of(urls, timeout), key, how, is_prefix=is_prefix, limit=limit)
     if as_json:
         click.echo(json.dumps(found))
     elif is_prefix:
@@ -113,9 +159,9 @@ def get(
         click.echo(printable(value_of(found["items"][0])))
 
 
-def read_items(client: Any, key: str, *, is_prefix: bool, limit: int, stale: bool) -> dict[str, Any]:  # noqa: ANN401 - a KeyValueClient, imported late
+def read_items(client: Any, key: str, how: dict[str, Any], *, is_prefix: bool, limit: int) -> dict[str, Any]:  # noqa: ANN401 - a KeyValueClient, imported late
     """The items of a key or a prefix, page by page: ``items``, ``more`` and the ``revision`` of the last page."""
-    wanted: dict[str, Any] = {**wanted_range(key, is_prefix=is_prefix), "stale": stale}
+    wanted: dict[str, Any] = {**wanted_range(key, is_prefix=is_prefix), **how}
     items: list[Any] = []
     while True:
         page = client.ask("/v1/range", {**wanted, "limit": min(limit - len(items), PAGE)}, changes=False)
@@ -123,7 +169,7 @@ def read_items(client: Any, key: str, *, is_prefix: bool, limit: int, stale: boo
         if not page["more"] or len(items) >= limit:
             return {"revision": page["revision"], "items": items, "more": page["more"]}
         # The next page begins right after the last key; the prefix ends where it did.
-        wanted = {"key": items[-1]["key"] + "\0", "end": _end_of(key), "stale": stale}
+        wanted = {"key": items[-1]["key"] + "\0", "end": _end_of(key), **how}
 
 
 def value_of(item: dict[str, Any]) -> bytes:
