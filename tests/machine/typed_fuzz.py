@@ -452,11 +452,11 @@ async def _serve_on(forms: Sequence[Replicated[Forms]], stores: Sequence[Replica
         await store.execute(Transaction((Put("alive", str(at)),)), timeout_ms=TIMEOUT_MS_MAX)
 
 
-async def _end_alike(nodes: Sequence[Replicated[Any]], look: Callable[[Any], object]) -> None:
+async def _end_alike(nodes: Sequence[Replicated[Any]], state_of: Callable[[Any], object]) -> None:
     seen = []
     for each in nodes:
         async with each.read() as state:
-            seen.append(look(state))
+            seen.append(state_of(state))
     assert all(one == seen[0] for one in seen), seen
 
 

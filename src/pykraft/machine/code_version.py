@@ -90,6 +90,7 @@ class CodeVersions:
             # 2. Nobody has been asked who is not among these.
             record = VersionRecord(self._applier.time_ms(), lowest)
             committed = await self._node.propose([encode_log_record(record)])
+            # 3. Also on this node.
             await self._node.wait_applied(self._applier, committed.end_offset)
             logger.info("all voters know version %s of the code", lowest)
         late = ", ".join(

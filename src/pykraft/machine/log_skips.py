@@ -48,6 +48,7 @@ class LogSkips:
         self._news = asyncio.Event()
 
     def handle_commit(self, reader: Reader[bytes]) -> None:
+        """See `pykraft.client.Listener`."""
         for batch in reader:
             for value in batch.records:
                 with suppress(ForeignRecordError):
@@ -57,6 +58,7 @@ class LogSkips:
         self._news.set()
 
     def handle_leader_change(self, leader_and_epoch: LeaderAndEpoch) -> None:
+        """See `pykraft.client.Listener`: ignored."""
         del leader_and_epoch
 
     def has(self, offset: int) -> bool:
@@ -78,10 +80,13 @@ async def wait_skipped(node: Node[bytes], error: DeserializeError, committed: Ca
     skips = LogSkips()
     node.register(skips, error.offset)
     try:
+        # 1. Only the operator ends it.
         if isinstance(error, HeldError):
             logger.error("the machine stands before offset %s: `pykraft machine skip` passes over it", error.offset)
+            # 3. The SKIP is behind this record.
             await skips.wait(error.offset)
             return
+        # 4. It may have been skipped long ago.
         logger.error("%s; the node ends if the log has no skip for it", error)
         reading = asyncio.ensure_future(_read_all(node, skips, committed))
         with suppress(TimeoutError):
@@ -121,6 +126,7 @@ async def skip(admin: Admin, offset: int) -> int:
         if not connection.offers_key(ApiKey.FORWARD):
             text = f"node {found.leader_id} leads, and runs no state machine"
             raise RefusedError("the skip", ErrorCode.UNSUPPORTED_VERSION, text)
+        # 2. It refuses where its own machine does not stand there.
         body = {"cluster_id": found.cluster_id, "records": pack_records([encode_log_record(SkipRecord(0, offset))])}
         answer: dict[str, Any] = await connection.ask_body(ApiKey.FORWARD, body, timeout_ms=TIMEOUT_MS)
     finally:
