@@ -9,7 +9,7 @@ from pykraft.config import LogSettings, NodeConfig, RaftConfig
 from pykraft.core.effects import NotifyLeaderChange, Report
 from pykraft.host.delivery import CommittedBatch
 from pykraft.host.fetch_read import HeaderAndBytes
-from pykraft.host.ports import Check, ConnectionId
+from pykraft.host.ports import CheckInSteps, ConnectionId
 from pykraft.host.snapshots.files import SnapshotFiles
 from pykraft.log.fs import Fs
 from pykraft.log.lane import Job
@@ -131,7 +131,7 @@ class FakePorts:
         self.unsent: dict[ConnectionId, int] = {}
         self.jobs: list[Job] = []
         self.reads: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
-        self.checks: list[Check] = []
+        self.checks: list[CheckInSteps] = []
         self.wake_ms: int | None = None
         self.reports: list[str] = []
         self.kinds: list[types.ReportKind] = []
@@ -163,7 +163,7 @@ class FakePorts:
     def submit_read(self, read: Callable[[], T], then: Callable[[T], None]) -> None:
         self.reads.append((read, then))
 
-    def submit_check(self, check: Check) -> None:
+    def submit_check(self, check: CheckInSteps) -> None:
         self.checks.append(check)
         self.reads.append((check.run, lambda found: None if check.is_cancelled else check.then(found)))
 

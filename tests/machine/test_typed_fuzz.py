@@ -11,8 +11,8 @@ from tests.machine.typed_fuzz import Forms, run
 
 
 @pytest.fixture(autouse=True)
-def quiet() -> None:
-    logging.getLogger("pykraft").setLevel(logging.CRITICAL)
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL, logger="pykraft")
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -9,7 +9,7 @@ import pytest
 
 from pykraft.core.effects import TruncateTo
 from pykraft.errors import StorageError
-from pykraft.host.ports import Check
+from pykraft.host.ports import CheckInSteps
 from pykraft.log.lane import Job
 from pykraft.server import lanes
 from pykraft.server.lanes import BulkThread, CheckThread, OrderedThread
@@ -306,7 +306,7 @@ class Checks:
         self._changed = asyncio.Event()
         self.thread = CheckThread(asyncio.get_running_loop(), failed=lambda error: self._note(self.failures, error))
 
-    def check(self, name: str, *rank: int, gate: threading.Event | None = None, count: int = 3) -> Check:
+    def check(self, name: str, *rank: int, gate: threading.Event | None = None, count: int = 3) -> CheckInSteps:
         """A check of so many steps; the first waits for the gate."""
 
         def steps() -> Generator[None, None, str]:
@@ -316,7 +316,7 @@ class Checks:
                 yield
             return name
 
-        return Check(steps(), lambda found: self._note(self.done, found), rank)
+        return CheckInSteps(steps(), lambda found: self._note(self.done, found), rank)
 
     async def ended(self, count: int) -> list[object]:
         async with asyncio.timeout(TIMEOUT_S):
@@ -367,7 +367,7 @@ async def test_a_check_that_fails_ends_the_node_and_a_thread_without_checks_ends
         raise AssertionError("our bug")
 
     checks = Checks()
-    checks.thread.submit(Check(steps(), checks.done.append, (0,)))
+    checks.thread.submit(CheckInSteps(steps(), checks.done.append, (0,)))
     await checks.ended(1)
     assert [str(each) for each in checks.failures] == ["our bug"]
 

@@ -21,7 +21,7 @@ AT_ONCE_MS: Final = 0
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
-class Check:
+class CheckInSteps:
     """A check of what a stranger sent, in steps of about a millisecond; ``then`` gets its result.
 
     Before each step, the check of the lowest ``rank`` is chosen anew. One ``is_doubtful`` takes at most half of the
@@ -70,7 +70,7 @@ class Ports(Protocol):
         An exception of ``read`` stops the node like a failed write.
         """
 
-    def submit_check(self, check: Check) -> None:
+    def submit_check(self, check: CheckInSteps) -> None:
         """Carry out a check on a lane of its own, which delays nothing else; its result comes on the host's thread.
 
         An exception of its steps stops the node.

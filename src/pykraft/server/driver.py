@@ -32,7 +32,7 @@ from pykraft.config import NodeConfig
 from pykraft.core.effects import Report
 from pykraft.host.host import Host
 from pykraft.host.metrics import Metric, Metrics
-from pykraft.host.ports import Check, ConnectionId
+from pykraft.host.ports import CheckInSteps, ConnectionId
 from pykraft.log.fs import Fs
 from pykraft.log.lane import Job
 from pykraft.log.os_fs import OsFs
@@ -269,7 +269,7 @@ class Driver:
     def submit_read(self, read: Callable[[], T], then: Callable[[T], None]) -> None:
         self._bulk.submit(read, lambda result: self._guarded(then, result))
 
-    def submit_check(self, check: Check) -> None:
+    def submit_check(self, check: CheckInSteps) -> None:
         then = check.then
         check.then = lambda result: self._guarded(then, result)
         self._checks.submit(check)

@@ -32,7 +32,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Final, Protocol, TypeAlias, TypeVar
 
-from pykraft.host.ports import Check
+from pykraft.host.ports import CheckInSteps
 from pykraft.log.lane import AppendBytes, Job
 from pykraft.types import Io
 
@@ -345,7 +345,7 @@ PRUNED_EVERY: Final = 16
 
 
 class CheckThread:
-    """Carries out checks of what strangers sent, in steps, the lowest rank first; see `pykraft.host.ports.Check`.
+    """Carries out checks of what strangers sent, in steps, the lowest rank first; see `CheckInSteps`.
 
     The thread begins with the first check: most nodes serve no clients.
     """
@@ -353,13 +353,13 @@ class CheckThread:
     def __init__(self, loop: asyncio.AbstractEventLoop, *, failed: Failed) -> None:
         self._loop = loop
         self._failed = failed
-        self._new: SimpleQueue[Check | None] = SimpleQueue()
-        self._waiting: list[tuple[tuple[int, ...], int, Check]] = []
+        self._new: SimpleQueue[CheckInSteps | None] = SimpleQueue()
+        self._waiting: list[tuple[tuple[int, ...], int, CheckInSteps]] = []
         self._taken = 0
         self._is_stopping = False
         self._worker: threading.Thread | None = None
 
-    def submit(self, check: Check) -> None:
+    def submit(self, check: CheckInSteps) -> None:
         self._new.put(check)
         if self._worker is None:
             self._worker = threading.Thread(target=self._run, name="pykraft-checks", daemon=True)

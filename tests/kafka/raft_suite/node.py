@@ -25,7 +25,7 @@ from pykraft.core.state import Candidate, Follower, Leader
 from pykraft.host.delivery import CommittedBatch, Registration
 from pykraft.host.host import Host
 from pykraft.host.metrics import HOST_METRICS
-from pykraft.host.ports import AT_ONCE_MS, Check, ConnectionId
+from pykraft.host.ports import AT_ONCE_MS, CheckInSteps, ConnectionId
 from pykraft.host.producers import ProposalOutcome, Rejected
 from pykraft.host.snapshots.creation import Loader, NewSnapshot
 from pykraft.log.lane import AppendBytes, Job
@@ -236,7 +236,7 @@ class Node:
         """See `Ports`."""
         self._ready.append(lambda: then(read()))
 
-    def submit_check(self, check: Check) -> None:
+    def submit_check(self, check: CheckInSteps) -> None:
         """See `Ports`."""
         self._ready.append(lambda: check.then(check.run()))
 

@@ -195,7 +195,7 @@ class OffsetRequests:
                         (each for each in decode_records(data) if each.timestamp_ms >= search.timestamp), None
                     )
                     if record is not None:
-                        search.then(_found(record, header.epoch))
+                        search.then(_place_of(record, header.epoch))
                         return
         self._read(search, next_offset)
 
@@ -205,10 +205,10 @@ class OffsetRequests:
             return
         _, data, epoch = search.best
         # The first of them, since `max` returns the first.
-        search.then(_found(max(decode_records(data), key=lambda each: each.timestamp_ms), epoch))
+        search.then(_place_of(max(decode_records(data), key=lambda each: each.timestamp_ms), epoch))
 
 
-def _found(record: Record, epoch: Epoch) -> Body:
+def _place_of(record: Record, epoch: Epoch) -> Body:
     return {"timestamp": record.timestamp_ms, "offset": record.offset, "leader_epoch": epoch}
 
 

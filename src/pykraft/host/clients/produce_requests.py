@@ -30,7 +30,7 @@ from pykraft.host.clients.topics import ClientTopics, committed_end
 from pykraft.host.fetch_read import HeaderAndBytes
 from pykraft.host.inbound import Requester
 from pykraft.host.inbox import Inbox
-from pykraft.host.ports import AT_ONCE_MS, Check, ConnectionId, Ports
+from pykraft.host.ports import AT_ONCE_MS, CheckInSteps, ConnectionId, Ports
 from pykraft.host.producers import Committed, OutcomeUnknown, Producers, ProposalOutcome, Rejected
 from pykraft.protocol.api import CutFrame, RequestHeader
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader
@@ -137,7 +137,7 @@ class ProduceRequests:
         self._strict = strict
         self._order = AppendOrder(lambda header: states.is_waiting(header.producer_id))
         self._repeats: list[tuple[KnownBatch, Epoch, Callable[[ProposalOutcome], None]]] = []
-        self._checking: dict[int, tuple[Check, int]] = {}
+        self._checking: dict[int, tuple[CheckInSteps, int]] = {}
         """The checks under way by number, and the bytes of each."""
         self._check_number = 0
         self._checking_size_bytes = 0
@@ -282,7 +282,7 @@ class ProduceRequests:
             self._ports.wake_at(AT_ONCE_MS)
 
         size_bytes = 0 if records is None else len(records)
-        check = Check(steps(), checked, _rank(records, requester), is_doubtful=_is_doubtful(records, requester))
+        check = CheckInSteps(steps(), checked, _rank(records, requester), is_doubtful=_is_doubtful(records, requester))
         if size_bytes <= CHECKED_AT_ONCE_SIZE_BYTES_MAX and _count_of(records) <= CHECKED_AT_ONCE_RECORDS_MAX:
             found = check.run()
             requester.is_trusted = not isinstance(found, ProtocolError)
@@ -303,7 +303,7 @@ class ProduceRequests:
         self._ports.submit_check(check)
         return number
 
-    def _end_check(self, number: int) -> Check | None:
+    def _end_check(self, number: int) -> CheckInSteps | None:
         """Forget a check, if it is not over."""
         check, size_bytes = self._checking.pop(number, (None, 0))
         self._checking_size_bytes -= size_bytes
