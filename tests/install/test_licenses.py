@@ -13,7 +13,7 @@ from importlib.metadata import PackageMetadata, PackageNotFoundError, metadata
 from tests.tidy.repository import ROOT, files
 
 PERMISSIVE = re.compile(
-    r"Apache|BSD|MIT|Python Software Foundation|PSF|Zlib|CC0|Historical Permission|HPND", re.IGNORECASE
+    r"Apache|BSD|ISC|MIT|Python Software Foundation|PSF|Zlib|CC0|Historical Permission|HPND", re.IGNORECASE
 )
 KNOWN = {
     "certifi": "MPL 2.0: a list of certificates, used as it is, and only by the tests, through moto",

@@ -173,7 +173,7 @@ def _rows() -> tuple[Known, ...]:
         ),
         Known(
             "pykraft.operator.listeners",
-            "all listeners",
+            "`controller.listener.names`",
             "names of listeners, or none",
             "listeners that accept changes of voters and features, and leadership transfers",
         ),

@@ -121,6 +121,8 @@ LAG_PERIOD_S: Final = 0.1
 SHUTDOWN_TIMEOUT_MS: Final = 5_000
 PROMETHEUS_LISTENER: Final = "pykraft.prometheus.listener"
 LANE_STOP_TIMEOUT_S: Final = 5.0
+TURNS_OF_ACCEPT: Final = 5
+"""Turns of the loop from an accepted socket to the end of its aborted transport."""
 
 OF_A_SOCKET: Final = frozenset({"socket", "transport", "protocol"})
 OF_A_CALLBACK: Final = frozenset({"handle", "task", "future"})
@@ -344,6 +346,9 @@ class Driver:
             logger.error("the disk did not finish in %.0f s; the next start recovers", LANE_STOP_TIMEOUT_S)
         elif (error := closed.result()) is not None:
             raise error
+        # A connection that was being accepted meanwhile is aborted in the loop's next turns, which may be its last ones.
+        for _ in range(TURNS_OF_ACCEPT):
+            await asyncio.sleep(0)
 
     def _close_files(self, closed: asyncio.Future[BaseException | None]) -> None:
         """Stop the lanes, then close the files.
