@@ -3,7 +3,7 @@
 Left out, because they run rarely or cannot be compiled:
 
 - ``errors``, ``sim.invariants.violation``: mypyc has no native exceptions.
-- ``sim.flipped_frame``: mypyc has no native class with ``bytes`` as its base.
+- ``sim.flipped_frame``, ``protocol.cut_frame``: mypyc has no native class with ``bytes`` as its base.
 - ``sim.invariants.watch``: it makes its hooks at run time.
 - ``protocol.messages``, ``protocol.schema``: tables, from which functions are generated at run time.
 - ``server.link_protocol``: mypyc has no native class with a base of asyncio.

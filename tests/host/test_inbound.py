@@ -27,12 +27,12 @@ from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import (
     API_VERSIONS,
     ApiKey,
-    CutFrame,
     RequestHeader,
     decode_request_header,
     decode_response,
     encode_request,
 )
+from pykraft.protocol.cut_frame import CutFrame
 from pykraft.protocol.schema import Body
 from pykraft.types import KRAFT_VERSIONS, ZERO_UUID, Epoch, Io, NodeId, Offset, ReportKind, VersionRange
 from tests.host.fakes import CLUSTER_ID, CONTEXT, LISTENER, TOPIC_ID, TOPIC_NAME, FakePorts, batch, joined

@@ -66,7 +66,6 @@ CLOSED = {
     "a version that does not exist": framed(header(ApiKey.VOTE, 99)),
     "a negative version": framed(header(ApiKey.FETCH, -3)),
     "a body that is cut off": framed(A_VOTE[:-9]),
-    "bytes after the body": framed(A_VOTE + b"more"),
     "more topics than bytes": framed(header(ApiKey.VOTE, 2) + b"\0" + b"\0" + bytes(4) + b"\xff\xff\xff\xff\x07"),
     "an array below zero": framed(header(ApiKey.BEGIN_QUORUM_EPOCH, 0) + b"\xff\xff" + b"\xff\xff\xff\xf0"),
     "a varint without an end": framed(header(ApiKey.VOTE, 2) + b"\xff" * 20),

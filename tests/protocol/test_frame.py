@@ -11,7 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pykraft.errors import ProtocolError
-from pykraft.protocol.api import CUT_SIZE_BYTES, ROOM_SIZE_BYTES_MIN, VIEW_SIZE_BYTES_MIN, CutFrame, FrameReader, frame
+from pykraft.protocol.api import CUT_SIZE_BYTES, ROOM_SIZE_BYTES_MIN, VIEW_SIZE_BYTES_MIN, FrameReader, frame
+from pykraft.protocol.cut_frame import CutFrame
 from pykraft.types import Buffer
 from tests.memory import taking_less_than
 

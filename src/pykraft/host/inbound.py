@@ -47,14 +47,8 @@ from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.inbox import HeldMessages, Inbox
 from pykraft.host.ports import ConnectionId, Ports
 from pykraft.protocol import api
-from pykraft.protocol.api import (
-    CutFrame,
-    RequestHeader,
-    decode_request_body,
-    encode_response,
-    encode_unsupported_version,
-    frame,
-)
+from pykraft.protocol.api import RequestHeader, decode_request_body, encode_response, encode_unsupported_version, frame
+from pykraft.protocol.cut_frame import CutFrame
 from pykraft.protocol.messages import API_VERSIONS, CLIENT_KEYS, CLIENT_VERSIONS, FORWARD_VERSIONS, ApiKey
 from pykraft.protocol.schema import Body, Versions
 from pykraft.rpc import api_versions, codec

@@ -20,7 +20,7 @@ AT_ONCE_MS: Final = 0
 """For `Ports.wake_at`: a time that is over, so that the call comes as soon as possible."""
 
 
-@dataclass(slots=True, eq=False, weakref_slot=True)
+@dataclass(eq=False)
 class CheckInSteps:
     """A check of what a stranger sent, in steps of about a millisecond; ``then`` gets its result.
 

@@ -29,6 +29,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 
 from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.protocol.cut_frame import CutFrame
 from pykraft.protocol.messages import API_VERSIONS, APIS, ApiKey
 from pykraft.protocol.primitives import cut_off, encode_string, read_text, skip_tags
 from pykraft.protocol.reader import Read, compile_reader
@@ -57,12 +58,6 @@ _FOREIGN_STARTS = (
     (b"HTTP", "HTTP"),
     (b"SSH-", "SSH"),
 )
-
-
-class CutFrame(bytes):
-    """The first bytes of a frame that was too large; the rest was thrown away."""
-
-    __slots__ = ()
 
 
 class FrameReader:

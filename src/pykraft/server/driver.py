@@ -346,7 +346,7 @@ class Driver:
             logger.error("the disk did not finish in %.0f s; the next start recovers", LANE_STOP_TIMEOUT_S)
         elif (error := closed.result()) is not None:
             raise error
-        # A connection that was being accepted meanwhile is aborted in the loop's next turns, which may be its last ones.
+        # A connection that was being accepted is aborted in the next turns, which may be the last ones of the loop.
         for _ in range(TURNS_OF_ACCEPT):
             await asyncio.sleep(0)
 

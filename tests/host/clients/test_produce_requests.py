@@ -23,9 +23,10 @@ from pykraft.host.clients.produce_requests import CHECKED_AT_ONCE_SIZE_BYTES_MAX
 from pykraft.host.clients.producer_states import COUNTER_BITS
 from pykraft.host.fetch_read import HeaderAndBytes
 from pykraft.host.ports import ConnectionId
-from pykraft.protocol.api import CutFrame, decode_request_header, encode_request, encode_response
+from pykraft.protocol.api import decode_request_header, encode_request, encode_response
 from pykraft.protocol.batch import HEADER_SIZE_BYTES
 from pykraft.protocol.compression import Compression
+from pykraft.protocol.cut_frame import CutFrame
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import decode_records
 from pykraft.types import Epoch, Offset

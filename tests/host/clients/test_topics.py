@@ -19,7 +19,8 @@ from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.clients.topics import ClientTopics, committed_end
 from pykraft.host.inbound import Requester
 from pykraft.host.ports import ConnectionId
-from pykraft.protocol.api import ApiKey, CutFrame, RequestHeader
+from pykraft.protocol.api import ApiKey, RequestHeader
+from pykraft.protocol.cut_frame import CutFrame
 from pykraft.protocol.schema import Body
 from pykraft.types import NO_LISTENERS, Endpoint, Epoch, Listeners, NodeId, Offset
 from tests.host.clients.fuzz import fuzz

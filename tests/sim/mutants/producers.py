@@ -1,5 +1,6 @@
 """Bugs in what a node knows of idempotent producers, and in what it tells them."""
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -18,8 +19,10 @@ def followers_forget_producers(patch: Patch) -> None:
     appended = ClientRequests.appended
 
     def of_leader(self: Any, batches: Any) -> None:
-        if self._topics.status().leads:
-            appended(self, batches)
+        with suppress(AttributeError):  # at the start, which reads the log, there is no status
+            if not self._topics.status().leads:
+                return
+        appended(self, batches)
 
     patch.setattr(ClientRequests, "appended", of_leader)
 

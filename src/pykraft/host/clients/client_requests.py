@@ -35,8 +35,9 @@ from pykraft.host.inbound import Requester
 from pykraft.host.inbox import Inbox
 from pykraft.host.ports import Ports
 from pykraft.host.producers import Producers
-from pykraft.protocol.api import CutFrame, RequestHeader
+from pykraft.protocol.api import RequestHeader
 from pykraft.protocol.batch import scan
+from pykraft.protocol.cut_frame import CutFrame
 from pykraft.protocol.messages import CLIENT_KEYS, ApiKey
 from pykraft.protocol.records import Record, decode_records
 from pykraft.protocol.schema import Body

@@ -32,9 +32,10 @@ from pykraft.host.inbound import Requester
 from pykraft.host.inbox import Inbox
 from pykraft.host.ports import AT_ONCE_MS, CheckInSteps, ConnectionId, Ports
 from pykraft.host.producers import Committed, OutcomeUnknown, Producers, ProposalOutcome, Rejected
-from pykraft.protocol.api import CutFrame, RequestHeader
+from pykraft.protocol.api import RequestHeader
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader
 from pykraft.protocol.compression import Compression
+from pykraft.protocol.cut_frame import CutFrame
 from pykraft.protocol.messages import APIS, ApiKey
 from pykraft.protocol.primitives import read_compact_size, read_int16, read_int32, read_text
 from pykraft.protocol.schema import Body
