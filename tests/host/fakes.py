@@ -9,7 +9,7 @@ from pykraft.config import LogSettings, NodeConfig, RaftConfig
 from pykraft.core.effects import NotifyLeaderChange, Report
 from pykraft.host.delivery import CommittedBatch
 from pykraft.host.fetch_read import HeaderAndBytes
-from pykraft.host.ports import CheckInSteps, ConnectionId
+from pykraft.host.ports import CheckInSteps, ConnectionId, run_steps
 from pykraft.host.snapshots.files import SnapshotFiles
 from pykraft.log.fs import Fs
 from pykraft.log.lane import Job
@@ -165,7 +165,7 @@ class FakePorts:
 
     def submit_check(self, check: CheckInSteps) -> None:
         self.checks.append(check)
-        self.reads.append((check.run, lambda found: None if check.is_cancelled else check.then(found)))
+        self.reads.append((lambda: run_steps(check.steps), check.ended))
 
     def wake_at(self, mono_ms: int | None) -> None:
         self.wake_ms = mono_ms

@@ -1,4 +1,4 @@
-"""A check in steps, as an environment without threads carries it out.
+"""A check in steps, all at once.
 
 Source: ours (ADR 201).
 """
@@ -7,7 +7,7 @@ from collections.abc import Generator
 
 import pytest
 
-from pykraft.host.ports import CheckInSteps
+from pykraft.host.ports import CheckInSteps, run_steps
 
 
 def test_a_check_ends_with_the_result_of_its_last_step_or_with_its_error() -> None:
@@ -21,7 +21,20 @@ def test_a_check_ends_with_the_result_of_its_last_step_or_with_its_error() -> No
             raise ValueError("wrong")
         return "sound"
 
-    assert CheckInSteps(steps(fails=False), lambda _: None, (0,)).run() == "sound"
+    assert run_steps(steps(fails=False)) == "sound"
     assert seen == [0, 1, 2]
     with pytest.raises(ValueError, match="wrong"):
-        CheckInSteps(steps(fails=True), lambda _: None, (0,)).run()
+        run_steps(steps(fails=True))
+
+
+def test_a_check_that_was_cancelled_before_its_result_came_passes_it_to_nobody() -> None:
+    def steps() -> Generator[None, None, str]:
+        yield
+        return "sound"
+
+    seen: list[object] = []
+    check = CheckInSteps(steps(), seen.append, (0,))
+    check.ended(run_steps(check.steps))
+    check.is_cancelled = True
+    check.ended("late")
+    assert seen == ["sound"]

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -53,24 +53,25 @@ class Counters(StateMachine[Add, int]):
 
 
 Node = Replicated[Counters]
+M = TypeVar("M", bound=StateMachine[Any, Any])
 
 
 @asynccontextmanager
-async def machines(
+async def nodes_of(
+    make: Callable[[], M],
     folder: Path,
     count: int = 3,
     *,
     own_thread: bool = False,
     raft: RaftConfig = QUICK,
-    machine: Callable[[], Counters] = Counters,
     check_every: int | None = None,
     **others: Any,
-) -> AsyncIterator[list[Node]]:
+) -> AsyncIterator[list[Replicated[M]]]:
     """Nodes from id 1 on, with a state machine each; closed at the end."""
     async with AsyncExitStack() as stack:
         nodes = [
             Replicated(
-                config_of(folder, at, raft=raft, **others), machine(), own_thread=own_thread, check_every=check_every
+                config_of(folder, at, raft=raft, **others), make(), own_thread=own_thread, check_every=check_every
             )
             for at in range(1, count + 1)
         ]
@@ -83,7 +84,14 @@ async def machines(
         yield nodes
 
 
-async def leader_of(nodes: Sequence[Node]) -> Node:
+def machines(
+    folder: Path, count: int = 3, *, machine: Callable[[], Counters] = Counters, **others: Any
+) -> AbstractAsyncContextManager[list[Node]]:
+    """`nodes_of` counters."""
+    return nodes_of(machine, folder, count, **others)
+
+
+async def leader_of(nodes: Sequence[Replicated[M]]) -> Replicated[M]:
     """The node that leads, when all agree on it."""
     while True:
         seen = {await each.node.wait_for_leader() for each in nodes}

@@ -19,8 +19,8 @@ import math
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
@@ -41,8 +41,8 @@ from pykraft.protocol.api import decode_response, encode_request, frame
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.recipes import KeyValues, Put, Transaction
-from tests.client.nodes import config_of, voters_of
 from tests.kv.asgi import Client
+from tests.machine.counters import leader_of, nodes_of
 
 ROUND_INPUTS: Final = 500
 INVALID_REQUEST: Final = 42
@@ -386,40 +386,18 @@ def _json(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-@asynccontextmanager
-async def quorum(folder: Path, make: Callable[[], Any]) -> AsyncIterator[list[Replicated[Any]]]:
-    """Three nodes with a machine each."""
-    async with AsyncExitStack() as stack:
-        nodes = [Replicated(config_of(folder, at, raft=STEADY), make()) for at in (1, 2, 3)]
-        for each in nodes:
-            await each.bind()
-        voters = voters_of([each.node for each in nodes])
-        for each in nodes:
-            await each.initialize(voters)
-            stack.push_async_callback(each.close)
-        yield nodes
-
-
-async def leader_of(nodes: Sequence[Replicated[Any]]) -> Replicated[Any]:
-    """The node that leads, when all agree on it."""
-    while True:
-        seen = {(await each.node.wait_for_leader()).leader_id for each in nodes}
-        if len(seen) == 1:
-            return next(each for each in nodes if each.node.node_id in seen)
-
-
 async def run(folder: Path, *, inputs: int, seed: int) -> Counter[str]:
     """Send so many inputs; returns how many of each kind there were. Errors: AssertionError when one hurts."""
     fuzz = Fuzz(Random(seed))
     random = fuzz.random
     async with (
-        quorum(folder / "forms", Forms) as forms,
-        quorum(folder / "store", KeyValues) as stores,
+        nodes_of(Forms, folder / "forms", raft=STEADY) as forms,
+        nodes_of(KeyValues, folder / "store", raft=STEADY) as stores,
         AsyncExitStack() as stack,
     ):
         readers = [LogReader(fuzz.good.__contains__), LogReader(fuzz.store_good.__contains__)]
-        for reader, nodes in zip(readers, (forms, stores), strict=True):
-            nodes[0].node.register(reader)
+        for reader, node in zip(readers, (forms[0].node, stores[0].node), strict=True):
+            node.register(reader)
         apis = [*map(KeyValueApi, stores)]
         for api in apis:
             stack.callback(api.close)

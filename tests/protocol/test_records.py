@@ -17,6 +17,7 @@ from kio.records.writers import write_batch
 from kio.static.primitive import TZAwareMicros, i8, i16, i32, i64
 
 from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.host.ports import run_steps
 from pykraft.protocol import records
 from pykraft.protocol.batch import seal_batch
 from pykraft.protocol.control import TABLES, read_control_body
@@ -442,13 +443,7 @@ def is_krafts(header: BatchHeader, found: list[Record]) -> bool:
 
 def plain_times(header: BatchHeader, body: bytes, *, is_kraft: bool) -> tuple[int, int] | None:
     """What `check_plain` returns after all its steps."""
-    steps = check_plain(header, body, is_kraft=is_kraft)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: tuple[int, int] | None = end.value
-            return found
+    return run_steps(check_plain(header, body, is_kraft=is_kraft))
 
 
 def are_plain_records(header: BatchHeader, body: bytes, *, is_kraft: bool) -> bool:

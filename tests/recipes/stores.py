@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from pykraft.machine import Applied, Replicated
 from pykraft.recipes import KeyValues, KeyValueStore, Put, Transaction, TransactionResult
 from pykraft.recipes.key_value_commands import KeyValueCommand
 from pykraft.types import Epoch, Offset
-from tests.client.nodes import QUICK, config_of, voters_of
+from tests.machine.counters import nodes_of
 
 StoreNode = Replicated[KeyValues]
 
@@ -53,18 +52,9 @@ class StoreLog:
         return [item.key for item in self.values.range("", "")]
 
 
-@asynccontextmanager
-async def stores(folder: Path, count: int = 3, **others: Any) -> AsyncIterator[list[StoreNode]]:
+def stores(folder: Path, count: int = 3, **others: Any) -> AbstractAsyncContextManager[list[StoreNode]]:
     """Nodes from id 1 on, with a key-value store each; closed at the end."""
-    async with AsyncExitStack() as stack:
-        nodes = [Replicated(config_of(folder, at, raft=QUICK, **others), KeyValues()) for at in range(1, count + 1)]
-        for each in nodes:
-            await each.bind()
-        voters = voters_of([each.node for each in nodes])
-        for each in nodes:
-            await each.initialize(voters)
-            stack.push_async_callback(each.close)
-        yield nodes
+    return nodes_of(KeyValues, folder, count, **others)
 
 
 async def led(nodes: list[StoreNode]) -> tuple[KeyValueStore, KeyValueStore]:

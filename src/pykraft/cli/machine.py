@@ -15,8 +15,7 @@ from pykraft.cli.client_options import (
 )
 from pykraft.cli.parsing.group import Group
 from pykraft.cli.parsing.value import NumberType, json_option
-
-INT64_MAX = 2**63 - 1
+from pykraft.config import INT64_MAX
 
 
 @click.command()

@@ -13,9 +13,9 @@ from pykraft.core.effects import Report
 from pykraft.log.lane import Job
 from pykraft.types import Buffer, Endpoint
 
+T = TypeVar("T")
 ConnectionId = NewType("ConnectionId", int)
 """One TCP connection in either direction; ids are never reused within a process."""
-T = TypeVar("T")
 AT_ONCE_MS: Final = 0
 """For `Ports.wake_at`: a time that is over, so that the call comes as soon as possible."""
 
@@ -34,13 +34,20 @@ class CheckInSteps:
     is_doubtful: bool = False
     is_cancelled: bool = False
 
-    def run(self) -> Any:  # noqa: ANN401 - whatever the steps end with
-        """All steps, for an environment without threads."""
-        while True:
-            try:
-                next(self.steps)
-            except StopIteration as end:
-                return end.value
+    def ended(self, result: object) -> None:
+        """On the host's thread, which may have cancelled it since."""
+        if not self.is_cancelled:
+            self.then(result)
+
+
+def run_steps(steps: Generator[None, None, T]) -> T:
+    """All steps at once; what they end with."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: T = end.value
+            return found
 
 
 class Ports(Protocol):

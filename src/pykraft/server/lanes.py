@@ -409,7 +409,7 @@ class CheckThread:
                 took_s, is_over = monotonic() - begun_s, check.is_cancelled
         except StopIteration as end:
             is_over = True
-            _call_on(self._loop, check.then, end.value)
+            _call_on(self._loop, check.ended, end.value)
         if is_over:
             heappop(self._waiting)
         if check.is_doubtful:

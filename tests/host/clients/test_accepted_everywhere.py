@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from pykraft.cli.dump import dump
 from pykraft.errors import ProtocolError
 from pykraft.host.clients.records_profile import LATER_MS_MAX, check_client_batch
-from pykraft.host.ports import CheckInSteps
+from pykraft.host.ports import run_steps
 from pykraft.log.offline.verify import verify
 from pykraft.log.os_fs import OsFs
 from pykraft.log.paths import LOG, segment_file
@@ -93,7 +93,7 @@ def accepted(drawn: Drawn, *, at: int = 0) -> Buffer:
     """The batch as it is in the log at this offset; another one is drawn if a leader refuses it."""
     steps = check_client_batch(drawn.batch(), size_bytes_max=100_000, strict=None, newest_ms=NOW_MS + LATER_MS_MAX)
     try:
-        header, data = CheckInSteps(steps, lambda _: None, (0,)).run()
+        header, data = run_steps(steps)
     except ProtocolError:
         assume(False)
     return place_batch(header, data, base_offset=Offset(at), epoch=Epoch(1)).data
@@ -117,7 +117,7 @@ def test_times_that_spark_cannot_hold_are_not_accepted(row: Any, time_ms: int) -
         newest_ms=NOW_MS + LATER_MS_MAX,
     )
     with pytest.raises(ProtocolError):
-        CheckInSteps(steps, lambda _: None, (0,)).run()
+        run_steps(steps)
 
 
 @given(DRAWN, DRAWN)

@@ -15,7 +15,7 @@ from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.clients import records_profile as module
 from pykraft.host.clients.records_profile import RecordsProfile, StrictProfile, check_client_batch
 from pykraft.host.fetch_read import HeaderAndBytes
-from pykraft.host.ports import CheckInSteps
+from pykraft.host.ports import run_steps
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, check_crc, read_header
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.primitives import encode_varint
@@ -280,8 +280,7 @@ def check(
 ) -> HeaderAndBytes:
     strict = StrictProfile(why="a Java replica is here") if must_be_kraft else None
     steps = check_client_batch(records, size_bytes_max=size_bytes_max, strict=strict, newest_ms=newest_ms)
-    found: HeaderAndBytes = CheckInSteps(steps, lambda _: None, (0,)).run()
-    return found
+    return run_steps(steps)
 
 
 GZIPPED = batch(gzip.compress(record(), mtime=0), attributes=1)

@@ -25,7 +25,7 @@ from pykraft.core.state import Candidate, Follower, Leader
 from pykraft.host.delivery import CommittedBatch, Registration
 from pykraft.host.host import Host
 from pykraft.host.metrics import HOST_METRICS
-from pykraft.host.ports import AT_ONCE_MS, CheckInSteps, ConnectionId
+from pykraft.host.ports import AT_ONCE_MS, CheckInSteps, ConnectionId, run_steps
 from pykraft.host.producers import ProposalOutcome, Rejected
 from pykraft.host.snapshots.creation import Loader, NewSnapshot
 from pykraft.log.lane import AppendBytes, Job
@@ -238,7 +238,7 @@ class Node:
 
     def submit_check(self, check: CheckInSteps) -> None:
         """See `Ports`."""
-        self._ready.append(lambda: check.then(check.run()))
+        self._ready.append(lambda: check.ended(run_steps(check.steps)))
 
     def wake_at(self, mono_ms: int | None) -> None:
         """See `Ports`."""

@@ -12,7 +12,7 @@ changed that can answer them: the leader, its epoch, the log start.
 Source: Kafka's ``ReplicaManager.fetchMessages`` and ``DelayedFetch``; KIP-227 (sessions), KIP-320 (epochs).
 """
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Final
@@ -67,13 +67,13 @@ STALE_MAX: Final = 1_000
 class _Queue:
     """Fetches by a number: when, or at how many bytes, each is due. One that waits no more leaves at any time."""
 
-    def __init__(self, waiting: Container[_Fetch]) -> None:
+    def __init__(self, waiting: Collection[_Fetch]) -> None:
         self._waiting = waiting
         self._entries: list[tuple[int, int, _Fetch]] = []
         self._pushed = 0
 
-    def push(self, due: int, fetch: _Fetch, *, waiting_count: int) -> None:
-        if len(self._entries) > 2 * waiting_count + STALE_MAX:
+    def push(self, due: int, fetch: _Fetch) -> None:
+        if len(self._entries) > 2 * len(self._waiting) + STALE_MAX:
             self._entries = [entry for entry in self._entries if entry[2] in self._waiting]
             heapify(self._entries)
         self._pushed += 1
@@ -175,7 +175,7 @@ class ConsumerFetches:
         new, self._new = self._new, []
         for fetch in new:
             if fetch in self._waiting:
-                self._by_deadline.push(mono_ms + fetch.wait_ms, fetch, waiting_count=len(self._waiting))
+                self._by_deadline.push(mono_ms + fetch.wait_ms, fetch)
         for fetch in self._by_deadline.pop_due(mono_ms):
             self._end(fetch)
 
@@ -188,7 +188,7 @@ class ConsumerFetches:
         """Look again when it may have enough: each of its partitions counts the same bytes, at most all."""
         missing_bytes = fetch.size_bytes_min - sum(asked.counted_bytes for asked in fetch.asked)
         due_bytes = self._counted_bytes + max(1, -(-missing_bytes // len(fetch.asked)))
-        self._by_bytes.push(due_bytes, fetch, waiting_count=len(self._waiting))
+        self._by_bytes.push(due_bytes, fetch)
 
     def _end(self, fetch: _Fetch) -> None:
         del self._waiting[fetch]

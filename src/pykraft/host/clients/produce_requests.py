@@ -30,7 +30,7 @@ from pykraft.host.clients.topics import ClientTopics, committed_end
 from pykraft.host.fetch_read import HeaderAndBytes
 from pykraft.host.inbound import Requester
 from pykraft.host.inbox import Inbox
-from pykraft.host.ports import AT_ONCE_MS, CheckInSteps, ConnectionId, Ports
+from pykraft.host.ports import AT_ONCE_MS, CheckInSteps, ConnectionId, Ports, run_steps
 from pykraft.host.producers import Committed, OutcomeUnknown, Producers, ProposalOutcome, Rejected
 from pykraft.protocol.api import RequestHeader
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader
@@ -282,10 +282,9 @@ class ProduceRequests:
             # The proposal waits in the inbox: no frame brought it, so request a step.
             self._ports.wake_at(AT_ONCE_MS)
 
-        size_bytes = 0 if records is None else len(records)
-        check = CheckInSteps(steps(), checked, _rank(records, requester), is_doubtful=_is_doubtful(records, requester))
-        if size_bytes <= CHECKED_AT_ONCE_SIZE_BYTES_MAX and _count_of(records) <= CHECKED_AT_ONCE_RECORDS_MAX:
-            found = check.run()
+        size_bytes, count = 0 if records is None else len(records), _count_of(records)
+        if size_bytes <= CHECKED_AT_ONCE_SIZE_BYTES_MAX and count <= CHECKED_AT_ONCE_RECORDS_MAX:
+            found = run_steps(steps())
             requester.is_trusted = not isinstance(found, ProtocolError)
             if self._order.passes(connection, found):
                 then(found)
@@ -297,6 +296,11 @@ class ProduceRequests:
             batch.found = ProtocolError("too many batches wait to be checked", ErrorCode.NOT_ENOUGH_REPLICAS)
             self._order.advance()
             return None
+        # Connections whose last batch was sound come first, and small batches before large ones.
+        is_trusted = requester.is_trusted
+        trust = 1 if is_trusted is None else 0 if is_trusted else 2
+        is_doubtful = is_trusted is False or (is_trusted is None and count > FIRST_RECORDS_MAX)
+        check = CheckInSteps(steps(), checked, (trust, count), is_doubtful=is_doubtful)
         # By a number: a check that knew itself would stay, with its batch, until the next collection of garbage.
         self._check_number = number = self._check_number + 1
         self._checking[number] = check, size_bytes
@@ -353,16 +357,6 @@ class ProduceRequests:
 def _count_of(records: Buffer | None) -> int:
     """How many records a batch says that it has; 0 if it is too short for a header."""
     return _COUNT.unpack_from(records, _COUNT_POSITION)[0] if records and len(records) >= HEADER_SIZE_BYTES else 0
-
-
-def _rank(records: Buffer | None, requester: Requester) -> tuple[int, ...]:
-    """The order of checks: connections whose last batch was sound come first, and small batches before large ones."""
-    trust = 1 if requester.is_trusted is None else 0 if requester.is_trusted else 2
-    return trust, _count_of(records)
-
-
-def _is_doubtful(records: Buffer | None, requester: Requester) -> bool:
-    return requester.is_trusted is False or (requester.is_trusted is None and _count_of(records) > FIRST_RECORDS_MAX)
 
 
 def _check_request(body: Body) -> None:

@@ -32,7 +32,7 @@ from pykraft.core.raft import Raft
 from pykraft.core.status import Status
 from pykraft.errors import StorageError
 from pykraft.host.host import Host
-from pykraft.host.ports import CheckInSteps, ConnectionId
+from pykraft.host.ports import CheckInSteps, ConnectionId, run_steps
 from pykraft.log.lane import Job
 from pykraft.sim.machine.clock import Alarm, NodeClock
 from pykraft.sim.machine.dialect import Dialect, Negotiation
@@ -362,7 +362,7 @@ class Process:
         self.bulk.submit(read, then)
 
     def submit_check(self, check: CheckInSteps) -> None:
-        self.bulk.submit(check.run, lambda result: None if check.is_cancelled else check.then(result))
+        self.bulk.submit(lambda: run_steps(check.steps), check.ended)
 
     def wake_at(self, mono_ms: int | None) -> None:
         self._alarm.at(mono_ms)
