@@ -168,7 +168,8 @@ def test_two_workers_of_uvicorn_share_the_documented_node(tmp_path: Path) -> Non
     raft, web = free_ports(2)
     for block in blocks("docs/embedding.md"):
         if block.file_name in {"counters.py", "web.py"}:
-            (tmp_path / block.file_name).write_text(block.text.replace("127.0.0.1:9491", f"{HOST}:{raft}"))
+            text = block.text.replace("127.0.0.1:9491", f"{HOST}:{raft}").replace("WORKERS = 1", "WORKERS = 2")
+            (tmp_path / block.file_name).write_text(text)
     code = f"import os; os.chdir({str(tmp_path)!r}); from uvicorn.main import main; main()"
     words = [sys.executable, "-c", code, "web:app", "--app-dir", str(tmp_path), "--port", str(web), "--workers", "2"]
     environment = {"PYTHONPATH": os.pathsep.join([str(SOURCES), str(tmp_path)])}
