@@ -99,6 +99,10 @@ class Log:
         """See `pykraft.host.fetch_read.ReadableLog`."""
         raise AssertionError((offset, size_bytes_max))
 
+    def views(self) -> tuple[()]:
+        """See `pykraft.host.fetch_read.ReadableLog`."""
+        return ()
+
 
 class Leader:
     """One node with its parts; ``status`` is what its core says."""
