@@ -196,7 +196,7 @@ def test_kafkas_tools_describe_our_quorum_to_whoever_asks_a_follower(
     rows = output_of("MetadataQuorumCommand", "describe", "--replication").splitlines()
     assert [row.split("\t")[6].strip() for row in rows] == ["Status", "Leader", "Follower", "Follower"]
     assert "kraft.version" in output_of("FeatureCommand", "describe")
-    assert "Produce(0): 0 to 12" in output_of("BrokerApiVersionsCommand"), "as Kafka lists it (KAFKA-18659)"
+    assert "Produce(0): 0 to 13" in output_of("BrokerApiVersionsCommand"), "as Kafka lists it (KAFKA-18659)"
     endpoints = run("kafka-run-class.sh", f"{TOOLS}.ClusterTool", "list-endpoints", "--bootstrap-controller", follower)
     assert [row.split()[0] for row in endpoints.splitlines()[1:]] == ["1", "2", "3"]
     assert f"Leader: {leader}\tReplicas: 1,2,3" in output_of("TopicCommand", "--describe")

@@ -26,7 +26,7 @@ from pykraft.host.clients.topics import ClientTopics, committed_end
 from pykraft.host.fetch_read import FetchReads, RecordBuffers
 from pykraft.host.ports import AT_ONCE_MS, Ports
 from pykraft.protocol.schema import Body
-from pykraft.types import Offset, Uuid
+from pykraft.types import Offset
 
 FETCHES_MAX: Final = 4_000
 """Fetches of consumers that may wait at one time."""
@@ -37,7 +37,6 @@ SIZE_BYTES_MAX: Final = 8 * 1024 * 1024
 ANSWERS_PER_STEP_MAX: Final = 64
 ANSWERED_BYTES_PER_STEP_MAX: Final = 4 * 1024 * 1024
 """No further Fetch that waited is answered in a step in which answers had so many bytes of records."""
-TOPIC_ID_VERSION: Final = 13
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -218,10 +217,7 @@ class ConsumerFetches:
         self._serve(fetch, is_last=True)
 
     def _asked(self, topic: Body, partition: Body, version: int) -> _Asked:
-        if version < TOPIC_ID_VERSION:
-            name, told = topic["topic"], {"topic": topic["topic"]}
-        else:
-            name, told = self._topics.name_of(topic["topic_id"]), {"topic_id": Uuid(topic["topic_id"])}
+        name, told = self._topics.asked(topic, version, "topic")
         return _Asked(name=name, topic=told, partition=partition, counted_end=Offset(partition["fetch_offset"]))
 
     def _serve(self, fetch: _Fetch, *, is_last: bool = False) -> bool:
