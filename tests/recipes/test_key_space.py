@@ -22,7 +22,6 @@ TEXTS = st.text("ab\x00\ud7ff\U0010ffff", max_size=3)
 def test_sorted_values_are_a_sorted_set(steps: list[tuple[int, int]], frozen_at: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(key_space, "PIECE_MAX", 3)
-        patch.setattr(key_space, "ONE_BY_ONE_MAX", 1)
         values, model = SortedValues[tuple[int, int]](), set[tuple[int, int]]()
         frozen: list[list[tuple[int, int]]] = []
         expected: list[tuple[int, int]] = []
@@ -94,12 +93,12 @@ def test_dropped_changes_leave_memory_piece_by_piece(monkeypatch: pytest.MonkeyP
     space.compact(8)
     assert [one.revision for one in space.kept] == [8, 9]
     for revision in range(10, 14):
-        before = len(space._kept)
+        before = len(space.kept.keys)
         space.put(Item("a", "", 1, revision, revision))
-        assert len(space._kept) >= before - 1
+        assert len(space.kept.keys) >= before - 1
         assert [one.revision for one in space.kept] == [*range(8, revision + 1)]
-        assert space.kept_size_bytes == size_of(space.kept, "7")
-    assert len(space._kept) == len(space.kept)
+        assert space.kept.size_bytes == size_of([*space.kept], "7")
+    assert len(space.kept.keys) == len(space.kept)
     space.compact(14)
     for key in "bcde":
         space.put(Item(key, "", 14, 14, 1))
@@ -177,7 +176,7 @@ def test_the_oldest_changes_go_by_themselves(monkeypatch: pytest.MonkeyPatch, li
     assert kept[-1] == 100
     assert space.oldest_revision == kept[0]
     assert all(kept.count(revision) == 3 for revision in kept)
-    assert space.kept_size_bytes == size_of(space.kept, str(space.oldest_revision - 1))
+    assert space.kept.size_bytes == size_of([*space.kept], str(space.oldest_revision - 1))
 
 
 Record: TypeAlias = Item | KeyChange | KeyFormer
@@ -251,7 +250,7 @@ def test_every_kept_revision_can_be_read_and_no_other_one() -> None:
                     space.put(Item(key, str(revision), former.created, revision, former.version + 1))
             were.append(space.range("", "", None))
         for replica in (space, loaded([*space.records()], space)):
-            assert replica.kept_size_bytes == space.kept_size_bytes
+            assert replica.kept.size_bytes == space.kept.size_bytes
             for revision in range(space.oldest_revision, 30):
                 for key, end in (("", ""), ("b", "e"), ("c", None)):
                     expected = [item for item in were[revision] if is_in(item.key, key, end)]
