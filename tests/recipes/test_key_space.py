@@ -138,6 +138,21 @@ def test_ranges() -> None:
     assert space.size_bytes == 3
 
 
+def test_many_keys_deleted_at_once_are_counted_as_one_by_one() -> None:
+    one_by_one, at_once = filled(2, each=3), filled(2, each=3)
+    for space in (one_by_one, at_once):
+        space.put(Item("é", "é", 3, 3, 1))
+    for key in "abé":
+        one_by_one.delete([key], 4)
+    at_once.delete([*"abé"], 4)
+    for revision in (1, 2, 4, 5):
+        for space in (one_by_one, at_once):
+            space.compact(revision)
+        assert [*at_once.kept] == [*one_by_one.kept]
+        assert (at_once.size_bytes, at_once.kept.size_bytes) == (one_by_one.size_bytes, one_by_one.kept.size_bytes)
+    assert (at_once.size_bytes, at_once.kept.size_bytes) == (2, 0)
+
+
 def test_changes_come_whole_by_revision(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_space, "SCANNED_MAX", 4)
     space = filled(4, each=3)
