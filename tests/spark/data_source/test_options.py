@@ -11,6 +11,7 @@ from pykraft.spark.data_source.options import (
     default_limit,
     parse_options,
     records_and_bytes,
+    table_options,
     translate,
 )
 from pykraft.types import Endpoint, Offset
@@ -32,11 +33,13 @@ def test_a_live_quorum_is_named_by_some_of_its_nodes() -> None:
     assert found.patterns == ()
 
 
-@pytest.mark.parametrize("name", ["option.path", "Option.bootstrap.controllers", "location"])
-def test_a_table_of_spark_s_catalog_is_refused_and_not_only_unreadable(name: str) -> None:
-    """Spark passes what is here on when the table is made, and nothing when it is read."""
-    with pytest.raises(UsageError, match="CREATE TEMPORARY VIEW name USING pykraft"):
-        parse_options(PATH | {name: "n1"})
+def test_options_of_a_table_of_spark_s_catalog() -> None:
+    """As Spark passes them on when the table is made; other names are properties of the table."""
+    given = {"Location": "file:/a b/n1", "path": "file:/a b/n1", "owner": "me", "Option.Rows": "batches", "rows": "x"}
+    assert table_options(given) == {"path": "/a b/n1", "rows": "batches"}
+    assert table_options({"option.bootstrap.controllers": "a:1", "comment": "c"}) == {"bootstrap.controllers": "a:1"}
+    assert table_options({"location": "s3://bucket/n1"}) == {"path": "s3://bucket/n1"}
+    assert table_options(PATH | {"rows": "batches"}) is None
 
 
 def test_the_case_of_a_name_does_not_matter() -> None:

@@ -76,6 +76,9 @@ KNOWN = (
     "includeHeaders",
     *ALIASES,
 )
+OF_TABLE: Final = "option."
+"""Spark's prefix of the options of a table."""
+OF_LOG: Final = frozenset({"path", "paths", CONTROLLERS})
 DELAY_TEXT = re.compile(r"(?P<number>[0-9]{1,9})(?P<unit>ms|s|m|h)")
 UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 TRIGGER_DELAY_MS = 15 * 60_000
@@ -188,7 +191,6 @@ class TriggerDelay:
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
     """Check and convert. Errors: UsageError that names the option, its value and what is allowed."""
-    _refuse_table(options)
     _refuse_misspelled(options)
     read = _Reader(translate(options))
     patterns, controllers = read.patterns(), read.controllers()
@@ -230,16 +232,16 @@ def _refuse_contradictions(options: SourceOptions) -> None:
         raise UsageError("the Kafka source's columns cannot report damage: leave out columns = kafka or corrupt = mark")
 
 
-def _refuse_table(options: Mapping[str, str]) -> None:
-    """Refuse to be a table of Spark's catalog: Spark hands the source its options when it is made, and not to read it.
+def table_options(options: Mapping[str, str]) -> dict[str, str] | None:
+    """What ``CREATE TABLE … OPTIONS (…)`` gives, as options of a query; None if these are a query's own.
 
-    Errors: UsageError that says what is there instead.
+    Spark gives a source each option with a prefix and without, beside the table's properties, and the path as location.
     """
-    if any(name.lower().startswith("option.") or name.lower() == "location" for name in options):
-        raise UsageError(
-            "Spark does not hand the options of a table to a source in Python, so it could not be read: use CREATE "
-            "TEMPORARY VIEW name USING pykraft OPTIONS (…) instead of CREATE TABLE"
-        )
+    given = {name.lower(): value for name, value in options.items()}
+    found = {name.removeprefix(OF_TABLE): value for name, value in given.items() if name.startswith(OF_TABLE)}
+    if "location" in given:
+        found["path"] = given["location"].removeprefix("file:")
+    return found or None
 
 
 def _refuse_misspelled(options: Mapping[str, str]) -> None:
