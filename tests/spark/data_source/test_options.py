@@ -104,7 +104,7 @@ def test_a_path_or_a_quorum_must_be_given(options: dict[str, str]) -> None:
         ("minPartitions", "many", "a whole number, at least 1"),
         ("failOnDataLoss", "no", "one of true, false"),
         ("columns", "all", "one of pykraft, kafka"),
-        ("includeHeaders", "true", "must be false: the source has no column of headers"),
+        ("includeHeaders", "yes", "one of false, true"),
         ("startingOffsetsByTimestampStrategy", "error", "must be latest"),
         ("startingOffsetsByTimestamp", '{"a": {"0": 1}, "b": {"0": 1}}', "JSON with one topic"),
         ("endingOffsetsByTimestamp", '{"a": {"1": 1}}', "JSON with one topic"),
@@ -152,12 +152,13 @@ def test_the_kafka_source_s_names_mean_the_same_here() -> None:
         "failOnDataLoss": "FALSE",
         "startingOffsetsByTimestamp": '{"__cluster_metadata": {"0": 5}}',
         "endingOffsets": '{"__cluster_metadata": {"0": 7}}',
-        "includeHeaders": "false",
+        "includeHeaders": "true",
         "columns": "kafka",
     }
     found = parse_options(PATH | given)
     assert (found.records_per_trigger, found.records_min_per_trigger, found.trigger_delay_ms_max) == (9, 4, 120_000)
     assert (found.tasks_min, found.fails_on_data_loss, found.columns) == (8, False, "kafka")
+    assert found.includes_headers
     assert (found.start, found.end) == (Bound(timestamp_ms=5), Bound(offset=Offset(7)))
 
 
@@ -174,6 +175,8 @@ def test_offsets_by_topic_have_the_kafka_source_s_numbers_for_both_ends(number: 
         ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "is more than the largest micro-batch, 4"),
         ({"columns": "kafka", "rows": "batches"}, "leave out rows = batches"),
         ({"columns": "kafka", "corrupt": "mark"}, "cannot report damage"),
+        ({"includeHeaders": "true", "rows": "batches"}, "only rows of records have headers"),
+        ({"includeHeaders": "true", "columns": "metadata"}, "only rows of records have headers"),
         ({"startingTimestamp": "1", "startingOffsetsByTimestamp": '{"t": {"0": 1}}'}, "not both"),
     ],
 )

@@ -135,6 +135,7 @@ class SourceOptions:
     fails_on_data_loss: bool = True
     repairs_truncation: bool = False
     pushes_filters: bool = False
+    includes_headers: bool = False
 
 
 SIZE_BYTES_PER_TRIGGER: Final = 1024 * 1024 * 1024
@@ -199,7 +200,6 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
             'the source pykraft needs either .option("path", …), partition directories or globs of them, or '
             '.option("bootstrap.controllers", "host:port,…"), nodes of a live quorum'
         )
-    read.check_fixed("includeHeaders", "false", "the source has no column of headers")
     read.check_fixed("startingOffsetsByTimestampStrategy", "latest", "a time after the last record is the log end")
     found = SourceOptions(
         patterns=patterns,
@@ -216,6 +216,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         tasks_min=read.number("minPartitions", least=1),
         repairs_truncation=read.choice("onTruncation", ("fail", "repair")) == "repair",
         fails_on_data_loss=read.choice("failOnDataLoss", ("true", "false")) == "true",
+        includes_headers=read.choice("includeHeaders", ("false", "true")) == "true",
         pushes_filters=read.choice("pushFilters", ("false", "true")) == "true",
     )
     _refuse_contradictions(found)
@@ -228,6 +229,8 @@ def _refuse_contradictions(options: SourceOptions) -> None:
         raise UsageError(f"minOffsetsPerTrigger = {least} is more than the largest micro-batch, {most}")
     if options.columns != "pykraft" and options.rows == "batches":
         raise UsageError(f"the option columns = {options.columns} has a row for each record: leave out rows = batches")
+    if options.includes_headers and (options.rows == "batches" or options.columns == "metadata"):
+        raise UsageError("only rows of records have headers: leave out includeHeaders, rows or columns")
     if options.columns == "kafka" and options.tolerant:
         raise UsageError("the Kafka source's columns cannot report damage: leave out columns = kafka or corrupt = mark")
 
