@@ -110,6 +110,7 @@ class Bound:
     by_replica: tuple[tuple[str, Offset], ...] = ()
     timestamp_ms: int | None = None
     is_latest: bool = False
+    is_committed: bool = False
 
     def offset_of(self, *names: str | None) -> Offset | None:
         """The offset for the replica that has these names, if one was given."""
@@ -333,6 +334,8 @@ class _Reader:
                 return Bound()
             case "latest":
                 return Bound(is_latest=True)
+            case "committed" if prefix == "ending":
+                return Bound(is_committed=True)
         if OFFSET_TEXT.fullmatch(value):
             return Bound(offset=Offset(int(value)))
         listed = _json(value)
@@ -340,9 +343,9 @@ class _Reader:
         if of_topic is not None:
             offset = None if of_topic < 0 else Offset(of_topic)
             return Bound(offset=offset, is_latest=of_topic == LATEST)
-        allowed = "earliest, latest, an offset, or JSON of offsets by replica"
+        allowed = f"{'earliest' if prefix == 'starting' else 'committed'}, latest, an offset, or JSON by replica"
         if not isinstance(listed, dict) or not all(type(each) is int and each >= 0 for each in listed.values()):
-            raise wrong_option(name, value, allowed if prefix == "starting" else allowed.removeprefix("earliest, "))
+            raise wrong_option(name, value, allowed)
         return Bound(by_replica=tuple((replica, Offset(offset)) for replica, offset in sorted(listed.items())))
 
 
