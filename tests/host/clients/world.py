@@ -139,7 +139,9 @@ class Leader:
 
     def ask(self, key: ApiKey, version: int, body: Body, *, connection: int = 1) -> None:
         """One request; what is answered is encoded and decoded, so that it fits its table."""
-        fresh = SimpleNamespace(connection=ConnectionId(connection), listener=LISTENER, is_trusted=None)
+        fresh = SimpleNamespace(
+            connection=ConnectionId(connection), listener=LISTENER, is_trusted=None, client_id="a-client"
+        )
         requester = self.requesters.setdefault(connection, fresh)
 
         def answered(told: Body | ProtocolError | None) -> None:

@@ -419,7 +419,7 @@ class ClientRequests:
                 strict = self.profile.strict(self._topics.status())
                 answer(group_requests.find_coordinator(body, version, listener, self._topics, strict))
             case _ if api_key in GROUP_KEYS:
-                self._groups.handle(api_key, version, body, answer)
+                self._groups.handle(api_key, version, body, requester.client_id, answer)
             case _:
                 assert api_key == ApiKey.INIT_PRODUCER_ID, f"`serves` passed API {api_key}"
                 self.producer_ids.handle(body, listener, is_wanted, answer)
@@ -455,6 +455,7 @@ class ClientRequests:
         self._produce.poll(status)
         self._produce.committed()
         self._fetches.answer_ready()
+        self._groups.after_step(status)
         self.producer_ids.after_step()
 
     def poll(self, mono_ms: int, wall_ms: int | None = None) -> None:

@@ -13,13 +13,16 @@ Source: Kafka's ``GroupCoordinatorService``, ``OffsetMetadataManager`` and ``Off
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+from pykraft.core.status import Status
 from pykraft.errors import ErrorCode
 from pykraft.host.clients.records_profile import StrictProfile
 from pykraft.host.clients.topics import ClientTopics
-from pykraft.host.groups import group_table
+from pykraft.host.groups import classic_groups, group_table
+from pykraft.host.groups.classic_groups import EMPTY, ClassicGroups
 from pykraft.host.groups.group_log import GroupLog
 from pykraft.host.groups.group_table import CommittedOffset, KeptGroup, Partition
 from pykraft.protocol.messages import ApiKey
@@ -41,7 +44,7 @@ _GROUP_ERROR_VERSION: Final = 2
 _NOT_FOUND_VERSION: Final = 6
 """The first version of DescribeGroups that may say that a group does not exist."""
 _MS_PER_MINUTE: Final = 60_000
-EMPTY: Final = "Empty"
+CONSUMER_PROTOCOL: Final = "consumer"
 DEAD: Final = "Dead"
 OnGroupAnswer = Callable[[Body], None]
 
@@ -54,10 +57,28 @@ class GroupRequests:
         self._log = log
         self._topics = topics
         self._strict = strict
+        self._members = ClassicGroups(log, topics.config)
         self._check_ms: int | None = None
+        self._led_epoch: int | None = None
 
-    def handle(self, api_key: int, version: int, body: Body, answer: OnGroupAnswer) -> None:
+    def handle(self, api_key: int, version: int, body: Body, client_id: str, answer: OnGroupAnswer) -> None:
+        """``client_id`` is what the request calls its client."""
         match api_key:
+            case ApiKey.JOIN_GROUP:
+                code = self._write_problem(body["group_id"], 0)
+                if code:
+                    answer(classic_groups.not_joined(code, body["member_id"], version))
+                else:
+                    self._members.join(body, version, client_id, answer)
+            case ApiKey.SYNC_GROUP:
+                if self._problem:
+                    answer({"error_code": self._problem})
+                else:
+                    self._members.sync(body, answer)
+            case ApiKey.HEARTBEAT:
+                answer({"error_code": self._problem or self._members.heartbeat(body)})
+            case ApiKey.LEAVE_GROUP:
+                answer(self._leave(body, version))
             case ApiKey.OFFSET_COMMIT:
                 self._commit(body, version, answer)
             case ApiKey.OFFSET_FETCH:
@@ -72,8 +93,16 @@ class GroupRequests:
                 assert api_key == ApiKey.LIST_GROUPS, f"API {api_key} is not about groups"
                 answer(self._listed(body))
 
+    def after_step(self, status: Status) -> None:
+        """After a step: the members of a leader are not those of the next, even if it is this node."""
+        epoch = status.epoch if status.leads else None
+        if epoch != self._led_epoch:
+            self._led_epoch = epoch
+            self._members.lose()
+
     def poll(self, mono_ms: int) -> None:
-        """Look for offsets to forget, if it is time."""
+        """End sessions, and look for offsets to forget, if it is time."""
+        self._members.poll(mono_ms)
         if self._check_ms is None or not self._log.is_loaded:
             self._check_ms = mono_ms + self._topics.config.offsets_check_interval_ms
         elif self._check_ms <= mono_ms:
@@ -84,7 +113,8 @@ class GroupRequests:
     @property
     def next_deadline_ms(self) -> int | None:
         """When `poll` has something to do (mono ms)."""
-        return self._check_ms if self._log.table.groups else None
+        found = (self._check_ms if self._log.table.groups else None, self._members.next_deadline_ms)
+        return min((each for each in found if each is not None), default=None)
 
     @property
     def _problem(self) -> ErrorCode:
@@ -125,6 +155,10 @@ class GroupRequests:
 
     def _commit_problem(self, body: Body, version: int) -> ErrorCode:
         """Why the group does not take a commit of this member and generation."""
+        group = self._members.groups.get(body["group_id"])
+        is_of_member = body["generation_id_or_member_epoch"] >= 0 or body["member_id"] or body["group_instance_id"]
+        if group is not None and group.members:
+            return self._members.check_commit(group, body) if is_of_member else ErrorCode.UNKNOWN_MEMBER_ID
         if body["generation_id_or_member_epoch"] < 0:
             return ErrorCode.NONE
         # Without members nobody has a generation.
@@ -218,8 +252,11 @@ class GroupRequests:
     def _delete_offsets(self, body: Body, answer: OnGroupAnswer) -> None:
         group_id: str = body["group_id"]
         code = self._write_problem(group_id, 0)
-        if not code and group_id not in self._log.table.groups:
+        is_known, group = group_id in self._log.table.groups, self._members.groups.get(group_id)
+        if not code and not is_known:
             code = ErrorCode.GROUP_ID_NOT_FOUND
+        elif not code and group is not None and group.members and group.protocol_type != CONSUMER_PROTOCOL:
+            code = ErrorCode.NON_EMPTY_GROUP
         if code:
             answer({"error_code": code})
             return
@@ -229,7 +266,10 @@ class GroupRequests:
             parts: list[Body] = []
             for part in topic["partitions"]:
                 problem = self._name_problem(topic["name"], part["partition_index"], 0)
-                if problem is None:
+                if problem is None and group is not None and group.members:
+                    # There is one topic, so its members subscribe to it.
+                    problem = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+                elif problem is None:
                     removed[topic["name"], part["partition_index"]] = None
                 parts.append({"partition_index": part["partition_index"], "error_code": problem or ErrorCode.NONE})
             rows.append({"name": topic["name"], "partitions": parts})
@@ -259,6 +299,8 @@ class GroupRequests:
         for row in rows:
             group_id: str = row["group_id"]
             row["error_code"] = self._write_problem(group_id, 0)
+            if not row["error_code"] and group_id in self._members.groups:
+                row["error_code"] = ErrorCode.NON_EMPTY_GROUP
             if not row["error_code"] and group_id not in self._log.table.groups:
                 row["error_code"] = ErrorCode.GROUP_ID_NOT_FOUND
             if not row["error_code"]:
@@ -270,6 +312,14 @@ class GroupRequests:
         row: Body = {"group_id": group_id, "error_code": self._problem, "group_state": ""}
         if row["error_code"]:
             return row
+        members = self._members.groups.get(group_id)
+        if members is not None:
+            return row | {
+                "group_state": members.state,
+                "protocol_type": members.protocol_type,
+                "protocol_data": (members.protocol or "") if members.state == classic_groups.STABLE else "",
+                "members": classic_groups.described_members(members),
+            }
         group = self._log.table.groups.get(group_id)
         if group is None or group.type != group_table.CLASSIC:
             row["group_state"] = DEAD
@@ -285,22 +335,47 @@ class GroupRequests:
             return {}
         states, types = ({each.lower() for each in body.get(key) or ()} for key in ("states_filter", "types_filter"))
         rows: list[Body] = []
-        for group_id, group in self._log.table.groups.items() if not code else ():
-            row = {
-                "group_id": group_id,
-                "protocol_type": group.protocol_type,
-                "group_state": EMPTY,
-                "group_type": group.type,
-            }
+        found = {
+            **{
+                group_id: (group.protocol_type, EMPTY, group.type) for group_id, group in self._log.table.groups.items()
+            },
+            **{
+                each.id: (each.protocol_type, each.state, group_table.CLASSIC) for each in self._members.groups.values()
+            },
+        }
+        for group_id, (protocol_type, state, kind) in found.items() if not code else ():
+            row = {"group_id": group_id, "protocol_type": protocol_type, "group_state": state, "group_type": kind}
             if (not states or row["group_state"].lower() in states) and (not types or row["group_type"] in types):
                 rows.append(row)
         return {"error_code": code, "groups": rows}
+
+    def _leave(self, body: Body, version: int) -> Body:
+        if self._problem:
+            return {"error_code": self._problem}
+        if version < classic_groups.MEMBERS_VERSION:
+            asked = {"member_id": body["member_id"], "group_instance_id": None}
+            return {"error_code": self._members.leave(body["group_id"], asked)}
+        rows = [
+            {
+                "member_id": each["member_id"],
+                "group_instance_id": each["group_instance_id"],
+                "error_code": self._members.leave(body["group_id"], each),
+            }
+            for each in body["members"]
+        ]
+        return {"members": rows}
 
     def _expired(self) -> Iterator[bytes]:
         """Records that forget what nobody has needed for long."""
         now_ms = self._log.now.wall_ms
         keep_ms = self._topics.config.offsets_retention_minutes * _MS_PER_MINUTE
         for group_id, group in self._log.table.groups.items():
+            if group_id in self._members.groups:
+                continue
+            if group.protocol_type and group.empty_since_ms == group_table.NEVER_MS:
+                # Its members were those of an earlier leader, and none has come back.
+                yield group_table.changed_group(group_id, replace(group, empty_since_ms=now_ms))
+                continue
             expired = {
                 place: None for place, each in group.offsets.items() if now_ms - _kept_since_ms(group, each) >= keep_ms
             }
