@@ -23,8 +23,8 @@ from pykraft.log.log import Log
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.proof_file import FILE_NAME, ProofFile
 from pykraft.log.small_files.quorum_state import encode_quorum_state
-from pykraft.protocol.batch import crc_of, read_header
-from pykraft.protocol.records import encode_batch, encode_control_batch, membership_records
+from pykraft.protocol.batch import IMAGE_BEGIN_BIT, IMAGE_BIT, IMAGE_END_BIT, crc_of, place_batch, read_header
+from pykraft.protocol.records import encode_batch, encode_control_batch, encode_group_batch, membership_records
 from pykraft.snapshot.writer import write_bootstrap
 from pykraft.types import (
     Election,
@@ -494,3 +494,20 @@ def test_a_control_batch_that_lies_about_its_offsets_is_refused() -> None:
     batch[17:21] = crc_of(batch, 0, read_header(batch)).to_bytes(4, "big")
     with pytest.raises(ProtocolError, match="8 offsets holds 3 records"):
         list(membership_records(batch))
+
+
+@pytest.mark.parametrize(("committed", "begin"), [(0, 1), (2, 1), (3, 2), (4, 2)])
+def test_the_state_of_groups_begins_at_the_newest_image_that_is_committed(committed: int, begin: int) -> None:
+    fs, whole = ScriptedDisk(), IMAGE_BIT | IMAGE_BEGIN_BIT | IMAGE_END_BIT
+    placed = [
+        place_batch(
+            *encode_group_batch([b""], timestamp_ms=1, image_bits=bits), base_offset=Offset(offset), epoch=Epoch(1)
+        )
+        for offset, bits in ((1, 0), (2, whole), (3, 0))
+    ]
+    node = opened(fs)
+    node.lane.perform([AppendBytes(io=Io(1), batches=[batch(0), *placed])])
+    node.log.commit_to(Offset(committed))
+    node.close()
+    assert opened(fs).groups_from == begin
+    assert opened(used()).groups_from is None

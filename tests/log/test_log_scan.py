@@ -20,6 +20,8 @@ from pykraft.log.recovery import Recovery
 from pykraft.log.scrub import find_damage
 from pykraft.log.small_files.epoch_checkpoint import FILE_NAME as EPOCHS_NAME
 from pykraft.log.small_files.quarantine_file import QuarantineFile
+from pykraft.protocol.batch import IMAGE_BEGIN_BIT, IMAGE_BIT, IMAGE_END_BIT, place_batch
+from pykraft.protocol.records import encode_group_batch
 from pykraft.sim.faults.disk import LAST_BYTE_OF_EPOCH
 from pykraft.sim.machine.disk import Interrupted
 from pykraft.types import EPOCH_MAX, Epoch, EpochStart, Offset
@@ -312,3 +314,24 @@ def test_a_wrong_epoch_that_was_noted_stays_damage_without_a_checkpoint(*, is_go
     fs.remove(DIRECTORY / EPOCHS_NAME)
     log, recovery = open_log(fs)
     assert (recovery.corrupt, content(log)) == ((), bytes_of(batches))
+
+
+def groups_in(*bits: int) -> tuple[Offset | None, tuple[Offset, Offset] | None]:
+    """Batches of one record each at 0, 1, ...; bits of -1: an application's."""
+    batches = []
+    for at, bit in enumerate(bits):
+        made = batch(at) if bit < 0 else encode_group_batch([b""], timestamp_ms=1, image_bits=bit)
+        placed = made if bit < 0 else place_batch(*made, base_offset=Offset(at), epoch=Epoch(1))
+        batches.append(bytes(placed[1]))
+    scan = scan_of({0: b"".join(batches)}, 0)
+    assert (scan.end_offset, scan.control_offsets) == (len(bits), [])
+    return scan.groups.first_offset, scan.groups.image
+
+
+def test_a_scan_notes_where_the_state_of_groups_is() -> None:
+    begin, end = IMAGE_BIT | IMAGE_BEGIN_BIT, IMAGE_BIT | IMAGE_END_BIT
+    assert groups_in(-1, -1) == (None, None)
+    assert groups_in(-1, 0, 0) == (1, None)
+    assert groups_in(0, begin | end, -1) == (0, (1, 2))
+    assert groups_in(begin, IMAGE_BIT, -1, end, 0, begin) == (0, (0, 4))
+    assert groups_in(begin, 0, end) == groups_in(end, 0) == (0, None)

@@ -20,7 +20,16 @@ from kio.static.protocol import Entity
 
 from pykraft import types
 from pykraft.errors import ErrorCode, ProtocolError
-from pykraft.protocol.control import ControlType, control_type, decode_control_value, encode_control
+from pykraft.protocol.control import (
+    GROUP_STATE_KEY,
+    ControlType,
+    control_type,
+    decode_control_value,
+    encode_control,
+    encode_group_state,
+    read_control_body,
+)
+from pykraft.protocol.records import control_records, decode_control, decode_group_batch, encode_group_batch
 
 INT16 = st.integers(-(2**15), 2**15 - 1)
 NODE_IDS = st.integers(0, 2**31 - 1).map(types.NodeId)
@@ -118,7 +127,7 @@ def test_kio_writes_the_same_values(record: types.ControlRecord) -> None:
     assert encode_control(record)[1] == written_by_kio(twin(record))
 
 
-@pytest.mark.parametrize(("record", "kind"), list(zip(SOME, list(ControlType)[2:], strict=True)))
+@pytest.mark.parametrize(("record", "kind"), list(zip(SOME, list(ControlType)[2:-1], strict=True)))
 def test_keys_hold_version_0_and_the_type(record: types.ControlRecord, kind: ControlType) -> None:
     key, _ = encode_control(record)
     assert key == struct.pack(">hh", 0, kind)
@@ -234,3 +243,16 @@ def test_an_endpoint_that_nobody_can_dial_is_left_out_of_a_committed_voter_set()
     assert decode_control_value(*encode_control(told)) == types.KRaftVoters(
         types.VoterSet.of([types.Voter(key=key, listeners=types.Listeners((sound,)))])
     )
+
+
+def test_the_state_of_groups_is_not_one_of_rafts() -> None:
+    body = {"group_id": "g", "is_deleted": False, "type": None, "generation": 0, "protocol_type": ""}
+    body |= {"protocol": None, "empty_since": -1, "offsets": []}
+    value = encode_group_state(body)
+    assert read_control_body(GROUP_STATE_KEY, value) == (ControlType.GROUP_STATE, {**body, "version": 0})
+    with pytest.raises(ProtocolError, match="GroupState is not one of Raft's"):
+        decode_control_value(GROUP_STATE_KEY, value)
+    batch = encode_group_batch([value], timestamp_ms=7)
+    assert decode_control(batch.data) == []
+    assert list(control_records(batch.data)) == []
+    assert decode_group_batch(batch.data) == [{**body, "version": 0}]

@@ -30,7 +30,6 @@ APART: dict[str, str] = {
     "pykraft.client.subscriptions": "it is compiled, and client.node cannot be",
     "pykraft.kv.http_server": "it needs uvicorn, which only the extra kv has",
     "pykraft.machine.testing.replay": "another process runs it, without the simulator's worlds",
-    "pykraft.log.log_scan": "it only reads, and recovery, its user, only writes",
     "pykraft.server.link_protocol": "its user is compiled, and mypyc has no native class with a base of asyncio",
     "pykraft.spark.pipeline.gold": "its functions are for programs of users",
     "pykraft.spark.pipeline.silver": "tasks import it, without what a driver needs",

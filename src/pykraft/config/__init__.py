@@ -90,6 +90,13 @@ LOG_NUMBERS = (
 NODE_NUMBERS = (
     Number("socket.request.max.bytes", "request_size_bytes_max", 1_024, INT32_MAX),
     Number("connections.max.idle.ms", "connections_idle_ms_max", 1, INT64_MAX),
+    Number("group.max.size", "group_members_max", 1, 250),
+    Number("group.min.session.timeout.ms", "group_session_timeout_ms_min", 1, INT32_MAX),
+    Number("group.max.session.timeout.ms", "group_session_timeout_ms_max", 1, INT32_MAX),
+    Number("group.initial.rebalance.delay.ms", "group_initial_delay_ms", 0, INT32_MAX),
+    Number("offset.metadata.max.bytes", "offset_metadata_size_bytes_max", 1, 2**15 - 1),
+    Number("offsets.retention.minutes", "offsets_retention_minutes", 1, INT32_MAX),
+    Number("offsets.retention.check.interval.ms", "offsets_check_interval_ms", 1, INT64_MAX),
 )
 
 
@@ -217,6 +224,13 @@ class NodeConfig:
     """Idempotent producers that are remembered; no property sets it, and simulated nodes remember fewer."""
     request_size_bytes_max: int = 104_857_600
     connections_idle_ms_max: int = 600_000
+    group_members_max: int = 250
+    group_session_timeout_ms_min: int = 6_000
+    group_session_timeout_ms_max: int = 1_800_000
+    group_initial_delay_ms: int = 3_000
+    offset_metadata_size_bytes_max: int = 4_096
+    offsets_retention_minutes: int = 10_080
+    offsets_check_interval_ms: int = 600_000
     log: LogSettings = LogSettings()
     raft: RaftConfig = RaftConfig()
 

@@ -119,6 +119,13 @@ _MEANINGS: Mapping[str, str] = {
     "pykraft.log.scrub.interval.ms": "time from the start of one pass over the log to the start of the next",
     "socket.request.max.bytes": "largest request; above 65536 it has no effect, since none needs more",
     "connections.max.idle.ms": "a connection without requests for this long is closed",
+    "group.max.size": "most members of a consumer group",
+    "group.min.session.timeout.ms": "shortest session that a member of a group may ask for",
+    "group.max.session.timeout.ms": "longest session that a member of a group may ask for",
+    "group.initial.rebalance.delay.ms": "how long an empty group waits for more members after the first",
+    "offset.metadata.max.bytes": "largest metadata of a committed offset",
+    "offsets.retention.minutes": "how long a group without members keeps its offsets; others, from each commit on",
+    "offsets.retention.check.interval.ms": "time between two searches for offsets to forget",
 }
 
 

@@ -17,6 +17,7 @@ from pykraft.host.clients.client_requests import ClientRequests
 from pykraft.host.delivery import Delivery
 from pykraft.host.describe_cluster import describe_cluster
 from pykraft.host.fetch_read import FetchReads, ReadableLog, RecentBatches
+from pykraft.host.groups.group_log import GroupLog
 from pykraft.host.inbound import Inbound
 from pykraft.host.inbox import HeldMessages, Inbox, PendingReads, PendingRequests
 from pykraft.host.leaderless import VoterMismatch
@@ -29,6 +30,7 @@ from pykraft.host.snapshots.creation import SnapshotCreation
 from pykraft.host.snapshots.files import SnapshotFiles
 from pykraft.host.snapshots.store import SnapshotStore
 from pykraft.log.scrub import ScrubbableLog
+from pykraft.protocol.schema import Body
 from pykraft.rpc.context import RpcContext
 from pykraft.types import KRAFT_VERSIONS, Offset, ReplicaKey
 
@@ -65,13 +67,14 @@ class Components:
     pending_requests: PendingRequests = field(default_factory=PendingRequests)
     pending_reads: PendingReads = field(default_factory=PendingReads)
     delivery: Delivery
+    groups: GroupLog
     scrubbing: Scrubbing
     snapshots: SnapshotStore
     removal: FileRemoval
     snapshot_creation: SnapshotCreation
-    measurements: Measurements
+    measurements: Measurements = field(default_factory=Measurements)
     voter_mismatch: VoterMismatch
-    ending: Ending
+    ending: Ending = field(default_factory=Ending)
 
     def dialer(self, connection: ConnectionId) -> Dialer | None:
         """The component that dialed this connection; None if none of this node did."""
@@ -82,7 +85,7 @@ class Components:
         return self.peers if self.peers.owns(connection) else None
 
 
-def assemble(
+def assemble(  # noqa: PLR0913 - what a node is made of
     ports: Ports,
     config: NodeConfig,
     *,
@@ -92,6 +95,7 @@ def assemble(
     view: LogView,
     status: Callable[[], Status],
     own_problem: Callable[[], str | None] = lambda: None,
+    groups_from: Offset | None = None,
 ) -> Components:
     """Build the components of a node whose recovered log is in ``view``; ``own_problem`` says why it cannot vote."""
     inbox, held = Inbox(), HeldMessages()
@@ -99,11 +103,13 @@ def assemble(
     scrubbing = Scrubbing(ports, inbox, log, config.log)
     producers = Producers(batch_size_bytes_max=config.raft.batch_size_bytes_max)
     reads = FetchReads(ports, log, recent, scrubbing.suspect)
-    context = RpcContext.of(config)
     snapshots = SnapshotStore(ports, inbox, snapshot_files, log, fetch_timeout_ms=config.raft.fetch_timeout_ms)
+    delivery = Delivery(ports, log, recent, view.start_offset, scrubbing.suspect, snapshots.opening)
+    groups = GroupLog(inbox, producers, delivery, status, config, first_offset=groups_from)
+    creation = SnapshotCreation(ports, inbox, snapshot_files, log, recent, snapshots.troubles.writing, hold=groups.hold)
     clients = None
     if config.client_listeners:
-        clients = ClientRequests(config, status, ports, inbox, producers, reads=reads, view=view, log=log)
+        clients = ClientRequests(config, status, ports, inbox, producers, groups, reads=reads, view=view, log=log)
     return Components(
         ports=ports,
         clients=clients,
@@ -117,11 +123,9 @@ def assemble(
             ports,
             inbox,
             held,
-            context=context,
+            context=RpcContext.of(config),
             node_id=-1 if config.node_id is None else config.node_id,
-            describe_cluster=lambda request, listener: describe_cluster(
-                request, cluster_id=config.cluster_id, listener=listener, status=status(), own_problem=own_problem()
-            ),
+            describe_cluster=_description(config, status, own_problem),
             kraft_versions=KRAFT_VERSIONS if config.may_vote else None,
             kraft_version=lambda: status().kraft_version,
             operator_listeners=config.operator_listeners,
@@ -135,21 +139,28 @@ def assemble(
             ports,
             inbox,
             held,
-            context=context,
+            context=RpcContext.of(config),
             client_id=f"raft-client-{-1 if key is None else key.id}",
             request_timeout_ms=config.raft.request_timeout_ms,
             find_batch=partial(_find_batch, view, reads),
             on_pykraft=(lambda _: None) if clients is None else clients.profile.found_pykraft,
         ),
         producers=producers,
-        delivery=Delivery(ports, log, recent, view.start_offset, scrubbing.suspect, snapshots.opening),
+        delivery=delivery,
+        groups=groups,
         scrubbing=scrubbing,
         snapshots=snapshots,
         removal=_removal(ports, config, snapshot_files, view),
-        snapshot_creation=SnapshotCreation(ports, inbox, snapshot_files, log, recent, snapshots.troubles.writing),
-        measurements=Measurements(),
+        snapshot_creation=creation,
         voter_mismatch=VoterMismatch(ports, config, key),
-        ending=Ending(),
+    )
+
+
+def _description(
+    config: NodeConfig, status: Callable[[], Status], own_problem: Callable[[], str | None]
+) -> Callable[[Body, str], Body]:
+    return lambda request, listener: describe_cluster(
+        request, cluster_id=config.cluster_id, listener=listener, status=status(), own_problem=own_problem()
     )
 
 

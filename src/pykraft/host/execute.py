@@ -76,6 +76,7 @@ def _append(components: Components, io: Io, batches: Sequence[HeaderAndBytes], s
     """Append to memory, where it can be read at once, and submit the job that makes it durable."""
     components.recent.append(batches)
     components.recent.evict(step.flushed_end_offset)
+    components.groups.appended(batches)
     if components.clients is not None:
         components.clients.appended(batches)
     _submit(components, AppendBytes(io=io, batches=batches), step)
@@ -84,6 +85,7 @@ def _append(components: Components, io: Io, batches: Sequence[HeaderAndBytes], s
 def _truncate_to(components: Components, effect: effects.TruncateTo | effects.EnterQuarantine, step: Step) -> None:
     """Nothing from the new end on is read any more."""
     components.recent.truncate_to(effect.end_offset)
+    components.groups.truncated(effect.end_offset)
     if components.clients is not None:
         components.clients.truncated(effect.end_offset)
     components.reads.truncated()

@@ -7,7 +7,7 @@ nothing happens after `Ports.stop`.
 `Stepping` runs the core's steps one at a time, and carries out each before the next begins. Invariant: no step begins
 within another. A listener that proposes, or a send that fails at once, puts an event into the inbox, and the running
 loop takes it. After the last event, the next wake-up is the earliest deadline of the core, scrubbing, snapshots, file
-removal and delivery. Once the inbox is closed, no step follows.
+removal, delivery, groups and clients. Once the inbox is closed, no step follows.
 
 Bytes from peers never raise out of here. An AssertionError is our own bug and does. After any exception the host must
 not be used any more.
@@ -67,6 +67,7 @@ class Stepping:
             components.snapshots,
             components.removal,
             components.delivery,
+            components.groups,
             *clients,
         )
 
@@ -99,6 +100,8 @@ class Stepping:
             components.snapshots.poll(now)
             components.removal.poll(now)
             components.delivery.poll(now.mono_ms)
+            components.groups.after_step(raft.status)
+            components.groups.poll(now)
             clients = components.clients
             self._deadline_ms = wake_ms = raft.next_deadline_ms()
             if clients is not None:
@@ -152,6 +155,7 @@ class Host:
             view=opened.view,
             status=lambda: self.status,
             own_problem=lambda: self._leaderless.own_problem,
+            groups_from=opened.groups_from,
         )
         self._stepping = Stepping(self._components)
         self._leaderless = LeaderlessReport(ports, opened.config, opened.key, self._components.peers)
@@ -199,6 +203,7 @@ class Host:
         """One whole frame arrived, without its length. The host keeps the buffer; do not change it any more."""
         if self._components.inbox.is_closed:
             return
+        self._components.groups.now = now
         dialer = self._components.dialer(connection)
         if dialer is not None:
             dialer.on_frame(connection, frame)

@@ -255,6 +255,8 @@ ServeForward: TypeAlias = Callable[[Body, Callable[[Body], None]], None]
 class Requester(Protocol):
     """The connection of a client, and the listener to which it was made."""
 
+    client_id: str
+    """What its last request calls the client."""
     is_trusted: bool | None
     """Whether its last batch was sound; None before the first."""
 
@@ -322,6 +324,7 @@ class _Requester:
     wire: AcceptedConnection
     requests: deque[_Request] = field(default_factory=deque)
     software: str | None = None
+    client_id: str = ""
     is_trusted: bool | None = None
     leaving: tuple[int, int] | None = None
 
@@ -521,6 +524,7 @@ class Inbound:
             return True
         if not clients.serves(key, wanted) and self._apis.is_for_replicas(requester.listener):
             return False
+        requester.client_id = header.client_id or ""
         request = self._note(requester, header)
         request.on_gone = clients.handle(
             key,

@@ -44,6 +44,7 @@ from pykraft.log.directory import LogDirectory
 from pykraft.log.fs import Fs
 from pykraft.log.lane import OrderedLane
 from pykraft.log.log import Log
+from pykraft.log.log_scan import GroupBatches
 from pykraft.log.recovery import Recovery
 from pykraft.log.small_files.proof_file import ProofFile, look_up_proof
 from pykraft.log.small_files.quarantine_file import QuarantineFile
@@ -176,6 +177,8 @@ class Opened:
     """Voter sets from configuration, snapshot and log."""
     proving: DirectoryProof
     """Whether this directory belongs to the voter whose id the node has."""
+    groups_from: Offset | None
+    """Where the state of consumer groups begins in the log; None without any."""
     notes: tuple[str, ...]
     """Sentences for the operator about what recovery found."""
     alarms: tuple[str, ...]
@@ -257,12 +260,9 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
         undo.callback(elections.close)
         stored = elections.read()
         election = stored.election if stored else None
+        epoch_max = election.epoch if election else EPOCH_MAX
         log, recovery = Log.open(  # step 4
-            fs,
-            config.partition_directory,
-            config=config.log,
-            topic_id=config.topic_id,
-            epoch_max=election.epoch if election else EPOCH_MAX,
+            fs, config.partition_directory, config=config.log, topic_id=config.topic_id, epoch_max=epoch_max
         )
         undo.callback(log.close)
         file = QuarantineFile(fs, config.partition_directory)
@@ -301,9 +301,18 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
         election=election,
         voter_history=voter_history,
         proving=proving,
+        groups_from=_groups_from(recovery.groups, view),
         notes=tuple(notes),
         alarms=(*alarms, *_other_voters(config.voters, records)),
     )
+
+
+def _groups_from(groups: GroupBatches, view: LogView) -> Offset | None:
+    """The newest whole image of the groups' state that is known to be committed, else the first batch of that state."""
+    offset, image = groups.first_offset, groups.image
+    if image is not None and image[1] <= view.committed_end_offset:
+        offset = image[0]
+    return None if offset is None or offset >= view.end_offset else max(offset, view.start_offset)
 
 
 def _other_voters(static: VoterSet, records: VoterRecords) -> tuple[str, ...]:

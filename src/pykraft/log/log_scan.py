@@ -23,8 +23,30 @@ from pykraft.log.paths import LOG, segment_file
 from pykraft.log.scan import scan_runs
 from pykraft.log.segment import SegmentContent
 from pykraft.log.tail import Expected, verdict_on
-from pykraft.protocol.batch import BatchRun
+from pykraft.protocol.batch import IMAGE_BEGIN_BIT, IMAGE_BIT, IMAGE_END_BIT, BatchHeader, BatchRun
 from pykraft.types import EPOCH_ZERO, Damage, Offset
+
+
+@dataclass(slots=True)
+class GroupBatches:
+    """Where the state of consumer groups is in a log: the first batch of it, and the newest whole image."""
+
+    first_offset: Offset | None = None
+    image: tuple[Offset, Offset] | None = None
+    """Where it begins and ends (exclusive)."""
+    _begun: Offset | None = None
+
+    def add(self, header: BatchHeader) -> None:
+        """The next batch in the order of the log."""
+        if self.first_offset is None:
+            self.first_offset = header.base_offset
+        if not header.attributes & IMAGE_BIT:
+            self._begun = None
+        elif header.attributes & IMAGE_BEGIN_BIT:
+            self._begun = header.base_offset
+        if self._begun is not None and header.attributes & IMAGE_END_BIT:
+            self.image = (self._begun, header.end_offset)
+            self._begun = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,7 +63,8 @@ class LogScan:
     """Why the sound prefix ends before the files do, unless it is damage."""
     scanned_bytes: int = 0
     control_offsets: list[Offset] = field(default_factory=list)
-    """Base offsets of the control batches in the sound prefix."""
+    """Base offsets of Raft's control batches in the sound prefix."""
+    groups: GroupBatches = field(default_factory=GroupBatches)
 
     @property
     def end_offset(self) -> Offset:
@@ -140,7 +163,9 @@ def _scan_segment(fs: Fs, path: Path, content: SegmentContent, scan: LogScan, ch
                     if header.epoch != epoch:
                         epoch = header.epoch
                         scan.epochs.assign(epoch, header.base_offset)
-                    if header.is_control:
+                    if header.is_group_state:
+                        scan.groups.add(header)
+                    elif header.is_control:
                         scan.control_offsets.append(header.base_offset)
     except CorruptionError as problem:
         return problem

@@ -25,7 +25,7 @@ ATC 2020).
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -35,7 +35,7 @@ from pykraft.errors import CorruptionError
 from pykraft.log.evidence import read_noted, wrote_point
 from pykraft.log.fs import Fs
 from pykraft.log.judge import NO_ONE_KNOWS, Evidence, Verdict, end_of_cleaning, refuse_impossible
-from pykraft.log.log_scan import LogScan, scan_log
+from pykraft.log.log_scan import GroupBatches, LogScan, scan_log
 from pykraft.log.open_files import OpenFiles
 from pykraft.log.paths import LOG, leftover_kind, parse_segment_file
 from pykraft.log.segment import Segment
@@ -67,7 +67,8 @@ class Recovery:
     alarms: tuple[str, ...] = ()
     """The same, for what calls for action."""
     control_offsets: tuple[Offset, ...] = ()
-    """Base offsets of the control batches, so that no caller has to search for them."""
+    """Base offsets of Raft's control batches, so that no caller has to search for them."""
+    groups: GroupBatches = field(default_factory=GroupBatches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +91,7 @@ def recover(fs: Fs, directory: Path, config: LogSettings, *, epoch_max: Epoch = 
     Errors: StorageError when the directory cannot hold a replica's log, or the disk fails.
     """
     names = fs.listdir(directory)
-    parsed = filter(None, map(parse_segment_file, names))
-    base_offsets = sorted(offset for offset, suffix in parsed if suffix == LOG)
+    base_offsets = sorted(each[0] for each in filter(None, map(parse_segment_file, names)) if each[1] == LOG)
     # 1. The names alone show some impossible logs.
     refuse_impossible(directory, names, base_offsets)
     notes: list[str] = []
@@ -150,6 +150,7 @@ def recover(fs: Fs, directory: Path, config: LogSettings, *, epoch_max: Epoch = 
         notes=tuple(notes),
         alarms=tuple(alarms),
         control_offsets=tuple(scan.control_offsets),
+        groups=scan.groups,
     )
     return RecoveredLog(segments=segments, files=files, epochs=scan.epochs, point=point, report=report)
 

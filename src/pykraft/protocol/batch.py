@@ -19,6 +19,10 @@ Layout (big-endian; KRaft's own value where it is always the same):
 | 57 | 4 | records count | |
 | 61 | | records, compressed as one stream | not compressed |
 
+Bits 8 to 11 are pykraft's own, which no Kafka reads: a control batch with bit 8 has the state of consumer groups, and
+none of Raft's records. With bit 9 it is a part of a whole image of that state, which begins with bit 10 and ends with
+bit 11.
+
 The CRC does not cover base offset, length, epoch and magic, so that a leader can set them without changing the rest.
 Only the checks here, and those of offsets and epochs in the log, protect these four fields.
 
@@ -69,8 +73,12 @@ _OFFSET_MAX: Final = 2**63 - 1
 _COMPRESSION_MASK: Final = 0x07
 _LOG_APPEND_TIME_BIT: Final = 0x08
 _TRANSACTIONAL_BIT: Final = 0x10
-_CONTROL_BIT: Final = 0x20
+CONTROL_BIT: Final = 0x20
 _DELETE_HORIZON_BIT: Final = 0x40
+GROUP_STATE_BITS: Final = CONTROL_BIT | 0x100
+IMAGE_BIT: Final = 0x200
+IMAGE_BEGIN_BIT: Final = 0x400
+IMAGE_END_BIT: Final = 0x800
 
 assert _HEADER.size == HEADER_SIZE_BYTES == _BEFORE_CRC.size + _AFTER_CRC.size
 
@@ -115,7 +123,12 @@ class BatchHeader:
     @property
     def is_control(self) -> bool:
         """True when the records are Raft's own (or end a transaction), not the application's."""
-        return bool(self.attributes & _CONTROL_BIT)
+        return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def is_group_state(self) -> bool:
+        """True when a control batch has the state of consumer groups, and nothing of Raft's."""
+        return self.attributes & GROUP_STATE_BITS == GROUP_STATE_BITS
 
     @property
     def is_transactional(self) -> bool:
@@ -273,22 +286,21 @@ def open_batch(
 
 
 def seal_batch(
-    body: bytes, *, count: int, base_offset: Offset, epoch: Epoch, timestamp_ms: int, is_control: bool = False
+    body: bytes, *, count: int, base_offset: Offset, epoch: Epoch, timestamp_ms: int, attributes: int = 0
 ) -> EncodedBatch:
     """Put KRaft's header with its CRC before these records: uncompressed, no producer, one timestamp for all."""
     batch = bytearray().join((ROOM_FOR_HEADER, body))
     header = seal_in_place(
-        batch, count=count, base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms, is_control=is_control
+        batch, count=count, base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms, attributes=attributes
     )
     return EncodedBatch(header, bytes(batch))
 
 
 def seal_in_place(
-    batch: bytearray, *, count: int, base_offset: Offset, epoch: Epoch, timestamp_ms: int, is_control: bool = False
+    batch: bytearray, *, count: int, base_offset: Offset, epoch: Epoch, timestamp_ms: int, attributes: int = 0
 ) -> BatchHeader:
     """Write the header of `seal_batch` into the room that the batch begins with; returns it."""
     assert count > 0, "KRaft writes no empty batches"
-    attributes = _CONTROL_BIT if is_control else 0
     after_crc = (attributes, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count)
     _AFTER_CRC.pack_into(batch, _CRC_START, *after_crc)
     with memoryview(batch) as view:

@@ -10,6 +10,7 @@ A key is two int16: its version (only 0 exists; a higher one is read as 0) and t
 | 4 | SnapshotFooter | version 0 |
 | 5 | KRaftVersion | version 0 |
 | 6 | KRaftVoters | version 0 |
+| 30001 | GroupState | version 0: pykraft's own, of consumer groups; not one of Raft's |
 
 A value begins with the version of its own schema, and has no other prefix. Its schema is flexible: compact arrays and
 strings, and tagged fields after each struct; unknown ones are skipped.
@@ -26,7 +27,20 @@ from typing import Final, assert_never
 from pykraft import types
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.protocol.reader import Read, compile_reader
-from pykraft.protocol.schema import INT16, INT32, INT64, STRING, UINT16, UUID, Body, Field, Message, array_of, struct_of
+from pykraft.protocol.schema import (
+    BOOL,
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    UINT16,
+    UUID,
+    Body,
+    Field,
+    Message,
+    array_of,
+    struct_of,
+)
 from pykraft.protocol.writer import compile_writer
 
 _KEY: Final = struct.Struct(">hh")
@@ -44,6 +58,8 @@ class ControlType(IntEnum):
     SNAPSHOT_FOOTER = 4
     KRAFT_VERSION = 5
     KRAFT_VOTERS = 6
+    GROUP_STATE = 30_001
+    """pykraft's own. Kafka counts its types from 0 and asks for few: so far away none will ever be another one."""
 
 
 def _table(name: str, *fields: Field, versions: str = "0") -> Message:
@@ -74,8 +90,31 @@ TABLES: Final = {
             ),
         ),
     ),
+    ControlType.GROUP_STATE: _table(
+        "GroupState",
+        Field("group_id", STRING),
+        Field("is_deleted", BOOL),
+        Field("type", STRING, nullable=True, default=None),
+        Field("generation", INT32),
+        Field("protocol_type", STRING),
+        Field("protocol", STRING, nullable=True, default=None),
+        Field("empty_since", INT64),
+        array_of(
+            "offsets",
+            Field("topic", STRING),
+            Field("partition", INT32),
+            Field("offset", INT64),
+            Field("leader_epoch", INT32),
+            Field("metadata", STRING),
+            Field("commit_timestamp", INT64),
+        ),
+    ),
 }
-"""The schema of each value that may be in a Raft log."""
+"""The schema of each value that may be in a Raft log, and of the state of consumer groups.
+
+A GroupState changes one group. With ``is_deleted`` it is gone, with its offsets. ``type`` null leaves everything but
+the offsets as it is. An offset of -1 removes that of its partition.
+"""
 
 _READERS: Final[dict[tuple[int, int], Read]] = {
     (kind, version): compile_reader(table, version)
@@ -101,9 +140,20 @@ def control_type(key: types.Buffer | None) -> int:
 def encode_control(record: types.ControlRecord) -> tuple[bytes, bytes]:
     """Key and value of a control record, in the version that Kafka writes."""
     kind, body = _to_body(record)
-    body["version"] = _WRITTEN_VERSION
-    (value,) = _WRITERS[kind](body, b"")
-    return _KEY.pack(0, kind), bytes(value)
+    return _KEY.pack(0, kind), _value_of(kind, body)
+
+
+GROUP_STATE_KEY: Final = _KEY.pack(0, ControlType.GROUP_STATE)
+
+
+def encode_group_state(body: Body) -> bytes:
+    """The value of one GroupState record; its key is `GROUP_STATE_KEY`."""
+    return _value_of(ControlType.GROUP_STATE, body)
+
+
+def _value_of(kind: ControlType, body: Body) -> bytes:
+    (value,) = _WRITERS[kind]({**body, "version": _WRITTEN_VERSION}, b"")
+    return bytes(value)
 
 
 def decode_control_value(key: types.Buffer | None, value: types.Buffer | None) -> types.ControlRecord:
@@ -112,6 +162,8 @@ def decode_control_value(key: types.Buffer | None, value: types.Buffer | None) -
     Errors: as `read_control_body`; INVALID_RECORD for an impossible id.
     """
     kind, body = read_control_body(key, value)
+    if kind not in _FROM_BODY:
+        raise _refusal(f"{TABLES[kind].name} is not one of Raft's")
     return _FROM_BODY[kind](body)
 
 

@@ -23,6 +23,8 @@ from typing import Final
 
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.protocol.batch import (
+    CONTROL_BIT,
+    GROUP_STATE_BITS,
     HEADER_SIZE_BYTES,
     BatchHeader,
     EncodedBatch,
@@ -35,8 +37,9 @@ from pykraft.protocol.batch import (
     unpack_header,
 )
 from pykraft.protocol.compression import DECOMPRESSED_SIZE_BYTES_MAX, Compression
-from pykraft.protocol.control import decode_control_value, encode_control
+from pykraft.protocol.control import GROUP_STATE_KEY, decode_control_value, encode_control, read_control_body
 from pykraft.protocol.primitives import encode_varint, read_varint, read_varlong
+from pykraft.protocol.schema import Body
 from pykraft.protocol.values import batch_size_bytes, decode_values, encode_batch, encode_in_place, records_size_bytes
 from pykraft.types import Buffer, ControlRecord, Epoch, KRaftVersion, KRaftVoters, MembershipRecord, Offset
 
@@ -51,10 +54,12 @@ __all__ = [
     "control_records",
     "crc_of",
     "decode_control",
+    "decode_group_batch",
     "decode_records",
     "decode_values",
     "encode_batch",
     "encode_control_batch",
+    "encode_group_batch",
     "encode_in_place",
     "end_of_records",
     "iterate_body",
@@ -92,9 +97,27 @@ def encode_control_batch(
 
     Source: KIP-595 §LeaderChangeMessage; Kafka's ``MemoryRecords.withLeaderChangeMessage`` and similar methods.
     """
+    found = [encode_control(record) for record in records]
+    return _control_batch(found, CONTROL_BIT, base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms)
+
+
+def encode_group_batch(values: Sequence[bytes], *, timestamp_ms: int, image_bits: int = 0) -> EncodedBatch:
+    """One batch with these values of `pykraft.protocol.control.encode_group_state`, to be placed in the log."""
+    found = [(GROUP_STATE_KEY, value) for value in values]
+    attributes = GROUP_STATE_BITS | image_bits
+    return _control_batch(found, attributes, base_offset=Offset(0), epoch=Epoch(0), timestamp_ms=timestamp_ms)
+
+
+def decode_group_batch(batch: Buffer) -> list[Body]:
+    """The changes of groups in one batch. Errors: ProtocolError."""
+    return [read_control_body(record.key, record.value)[1] for record in decode_records(batch, verify_crc=False)]
+
+
+def _control_batch(
+    records: Sequence[tuple[bytes, bytes]], attributes: int, *, base_offset: Offset, epoch: Epoch, timestamp_ms: int
+) -> EncodedBatch:
     body: list[bytes] = []
-    for delta, record in enumerate(records):
-        key, value = encode_control(record)
+    for delta, (key, value) in enumerate(records):
         sizes = encode_varint(len(key)), encode_varint(len(value))
         rest = b"".join((b"\x00\x00", encode_varint(delta), sizes[0], key, sizes[1], value, b"\x00"))
         body += (encode_varint(len(rest)), rest)
@@ -104,12 +127,12 @@ def encode_control_batch(
         base_offset=base_offset,
         epoch=epoch,
         timestamp_ms=timestamp_ms,
-        is_control=True,
+        attributes=attributes,
     )
 
 
 def decode_control(batch: Buffer) -> list[ControlRecord]:
-    """The records of one control batch.
+    """Raft's records in one control batch; none for the state of consumer groups.
 
     Errors: those of `decode_records`; INVALID_RECORD for a data batch, a compressed one, and for a record that is not
     one of Raft's.
@@ -117,6 +140,9 @@ def decode_control(batch: Buffer) -> list[ControlRecord]:
     header = read_header(batch)
     if not header.is_control:
         raise ProtocolError("a data batch holds no control records", ErrorCode.INVALID_RECORD)
+    if header.is_group_state:
+        check_crc(batch, 0, header)
+        return []
     # No Kafka compresses control batches, and a small compressed one could expand into a lot of work.
     if header.compression is not Compression.NONE:
         raise ProtocolError("a control batch is never compressed", ErrorCode.INVALID_RECORD)
@@ -136,6 +162,8 @@ def control_records(batch: Buffer) -> Iterator[tuple[Offset, ControlRecord]]:
     Errors: those of `decode_control`; INVALID_RECORD when it has fewer or more records than offsets.
     """
     header, records = read_header(batch), decode_control(batch)
+    if header.is_group_state:
+        return
     if len(records) != header.last_offset_delta + 1:
         problem = f"a control batch of {header.last_offset_delta + 1} offsets holds {len(records)} records"
         raise ProtocolError(problem, ErrorCode.INVALID_RECORD)

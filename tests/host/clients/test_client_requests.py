@@ -169,16 +169,21 @@ def test_settings() -> None:
 
 
 @pytest.mark.parametrize(("version", "asked"), [(3, {"key": "g"}), (4, {"coordinator_keys": ["g"]})])
-def test_nobody_keeps_groups(version: int, asked: Any) -> None:
-    leader = Leader()
-    leader.ask(ApiKey.FIND_COORDINATOR, version, asked)
-    told = leader.answer()
-    told = told if version == 3 else told["coordinators"][0]
-    assert told["error_code"] == ErrorCode.UNSUPPORTED_VERSION
-    assert "no consumer groups" in told["error_message"]
-    leader.ask(ApiKey.LIST_GROUPS, 4, {})
-    told = leader.answer()
-    assert (told["groups"], told["error_code"]) == ([], 0)
+def test_the_leader_coordinates_groups_and_nobody_transactions(version: int, asked: Any) -> None:
+    def coordinator(leader: Leader, kind: int = 0) -> Any:
+        leader.ask(ApiKey.FIND_COORDINATOR, version, {"key_type": kind, **asked})
+        told = leader.answer()
+        return told if version == 3 else told["coordinators"][0]
+
+    assert [coordinator(Leader(status))["node_id"] for status in (LEADS, FOLLOWS)] == [1, 2]
+    told = coordinator(Leader(), kind=1)
+    assert (told["error_code"], told["node_id"]) == (ErrorCode.UNSUPPORTED_VERSION, -1)
+    assert "no transactions" in told["error_message"]
+    nobody = coordinator(Leader(FOLLOWS._replace(leader_id=None)))
+    assert nobody["error_code"] == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    kraft = coordinator(Leader(client_records="kraft"))
+    assert kraft["error_code"] == ErrorCode.UNSUPPORTED_VERSION
+    assert "Kafka's own replicas" in kraft["error_message"]
 
 
 def list_offsets(leader: Leader, timestamp: int, *, name: str = TOPIC_NAME, version: int = 11) -> tuple[int, int, int]:

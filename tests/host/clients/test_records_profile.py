@@ -19,7 +19,7 @@ from pykraft.host.ports import run_steps
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, check_crc, read_header
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.primitives import encode_varint
-from pykraft.protocol.records import decode_records, encode_batch, encode_control_batch
+from pykraft.protocol.records import decode_records, encode_batch, encode_control_batch, encode_group_batch
 from pykraft.types import Buffer, Epoch, LeaderChange, NodeId, Offset, ReplicaKey
 from tests.host.clients.test_produce_requests import answered
 from tests.host.clients.world import FOLLOWS, LEADS, Leader, batch_of, config, produce, resealed, with_header
@@ -382,3 +382,9 @@ def test_krafts_profile_names_the_rule_that_a_batch_broke(records: Buffer, rule:
     with pytest.raises(ProtocolError, match=rule) as refused:
         check(records, must_be_kraft=True)
     assert refused.value.code == ErrorCode.INVALID_RECORD
+
+
+def test_the_state_of_groups_is_what_kafka_cannot_read(desk: Desk) -> None:
+    assert desk.why is not None
+    desk.profile.appended([encode_group_batch([b""], timestamp_ms=1)])
+    assert desk.why is None

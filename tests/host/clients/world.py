@@ -12,13 +12,15 @@ from typing import Any
 from crc32c import crc32c
 
 from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, NodeConfig
-from pykraft.core.effects import PlannedBatch
+from pykraft.core.effects import NotifyLeaderChange, PlannedBatch
 from pykraft.core.events import Proposed
 from pykraft.core.log_view import LogView
 from pykraft.core.status import Status
 from pykraft.errors import ProtocolError
 from pykraft.host.clients.client_requests import ClientRequests
+from pykraft.host.delivery import Delivery
 from pykraft.host.fetch_read import FetchReads, HeaderAndBytes, RecentBatches
+from pykraft.host.groups.group_log import GroupLog
 from pykraft.host.inbox import Inbox
 from pykraft.host.ports import ConnectionId
 from pykraft.host.producers import Producers
@@ -28,7 +30,7 @@ from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import encode_batch
 from pykraft.protocol.schema import Body
 from pykraft.types import Buffer, Epoch, NodeId, Offset, Uuid
-from tests.host.fakes import LISTENER, TOPIC_ID, TOPIC_NAME, FakePorts, listeners
+from tests.host.fakes import LISTENER, TOPIC_ID, TOPIC_NAME, FakePorts, at, listeners
 from tests.host.fakes import config as node_config
 
 AFTER_CRC = struct.Struct(">hiqqqhii")
@@ -119,12 +121,21 @@ class Leader:
         self.requesters: dict[int, SimpleNamespace] = {}
         self.is_there = True
         self.reads = FetchReads(self.ports, Log(), self.recent, lambda *_: None)
+        opening: Any = SimpleNamespace(files=None)
+        self.delivery = Delivery(self.ports, Log(), self.recent, Offset(0), lambda *_: None, opening)
+        leads = NotifyLeaderChange(epoch=Epoch(4), leader_id=NodeId(1), epoch_start_offset=Offset(-1))
+        self.delivery.leader_changed(leads)
+        self.groups = GroupLog(
+            self.inbox, self.producers, self.delivery, lambda: self.status, config(**changes), first_offset=None
+        )
+        self.groups.poll(at(0))
         self.clients = ClientRequests(
             config(**changes),
             lambda: self.status,
             ports=self.ports,
             inbox=self.inbox,
             producers=self.producers,
+            groups=self.groups,
             reads=self.reads,
             view=self.view,
             log=Log(),
@@ -132,7 +143,9 @@ class Leader:
 
     def ask(self, key: ApiKey, version: int, body: Body, *, connection: int = 1) -> None:
         """One request; what is answered is encoded and decoded, so that it fits its table."""
-        fresh = SimpleNamespace(connection=ConnectionId(connection), listener=LISTENER, is_trusted=None)
+        fresh = SimpleNamespace(
+            connection=ConnectionId(connection), listener=LISTENER, is_trusted=None, client_id="a-client"
+        )
         requester = self.requesters.setdefault(connection, fresh)
 
         def answered(told: Body | ProtocolError | None) -> None:
@@ -159,6 +172,7 @@ class Leader:
                 base_offset=placed.header.base_offset, end_offset=placed.header.end_offset, epoch=self.status.epoch
             )
             self.recent.append([placed])
+            self.groups.appended([placed])
             self.clients.appended([placed])
         self.status = self.status._replace(log_end_offset=self.recent.end_offset)
         if is_committed:
@@ -168,6 +182,8 @@ class Leader:
         """Everything is committed."""
         self.status = self.status._replace(high_watermark=self.recent.end_offset)
         self.producers.committed(self.recent.end_offset)
+        self.delivery.committed(self.recent.end_offset)
+        self.groups.after_step(self.status)
         self.clients.after_step(self.status)
 
     def take(self) -> None:
@@ -203,6 +219,7 @@ class Leader:
         """Another node leads the next epoch."""
         self.status = FOLLOWS._replace(epoch=Epoch(5), log_end_offset=self.status.log_end_offset)
         self.producers.lost(None)
+        self.groups.after_step(self.status)
         self.clients.after_step(self.status)
 
 

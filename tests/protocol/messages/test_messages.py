@@ -38,6 +38,10 @@ KIO_NAMES = {
     "transaction_timeout_ms": "transaction_timeout",
     "kraft_version_feature": "k_raft_version_feature",
     "log_append_time_ms": "log_append_time",
+    "retention_time_ms": "retention_time",
+    "session_timeout_ms": "session_timeout",
+    "rebalance_timeout_ms": "rebalance_timeout",
+    "heartbeat_interval_ms": "heartbeat_interval",
 }
 KIO_KINDS = {
     "bool": Kind.BOOL,
@@ -50,7 +54,9 @@ KIO_KINDS = {
     "int64": Kind.INT64,
     "datetime_i64": Kind.INT64,
     "uuid": Kind.UUID,
+    "timedelta_i64": Kind.INT64,
     "string": Kind.STRING,
+    "bytes": Kind.BYTES,
     "records": Kind.RECORDS,
 }
 OUR_NAMES = {theirs: ours for ours, theirs in KIO_NAMES.items()}
@@ -126,10 +132,13 @@ def from_kio(value: Any) -> Any:
     return value
 
 
+TIMES = ("log_append_time_ms", "retention_time_ms")
+
+
 def without_times(body: Any) -> Any:
     """The body without times of appends: kio has them as dates, and an int64 is more than a date can be."""
     if isinstance(body, dict):
-        return {name: -1 if name == "log_append_time_ms" else without_times(one) for name, one in body.items()}
+        return {name: -1 if name in TIMES else without_times(one) for name, one in body.items()}
     return [without_times(one) for one in body] if isinstance(body, list) else body
 
 

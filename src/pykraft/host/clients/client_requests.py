@@ -2,8 +2,8 @@
 
 It exists only on nodes that serve clients (``pykraft.client.listeners``); without it nothing is built, and nothing of
 the log is read. Fetch is for replicas and for consumers, which have no id. Invariants: each request gets one answer,
-now or later, except Produce with acks 0; a topic that does not exist is never created, and says so. Nobody keeps
-consumer groups or transactions here, and the answer to a question for their coordinator says that.
+now or later, except Produce with acks 0; a topic that does not exist is never created, and says so. The leader
+coordinates all consumer groups (`pykraft.host.groups`); there are no transactions.
 
 The first record of a time (ListOffsets) is searched from the log start, one bounded piece of the log after the other,
 by the headers of its batches; only the batch that holds it is decoded. Invariant: no offset above the high watermark is
@@ -31,13 +31,16 @@ from pykraft.host.clients.records_profile import RecordsProfile
 from pykraft.host.clients.time_searches import NEWEST_TIME, NOT_FOUND, TimeSearches
 from pykraft.host.clients.topics import NOBODY, ClientTopics, committed_end
 from pykraft.host.fetch_read import FetchReads, HeaderAndBytes, ReadableLog, batches_up_to, read_durable
+from pykraft.host.groups import group_requests
+from pykraft.host.groups.group_log import GroupLog
+from pykraft.host.groups.group_requests import GroupRequests
 from pykraft.host.inbound import Requester
 from pykraft.host.inbox import Inbox
 from pykraft.host.ports import Ports
 from pykraft.host.producers import Producers
 from pykraft.protocol.api import RequestHeader
 from pykraft.protocol.cut_frame import CutFrame
-from pykraft.protocol.messages import CLIENT_KEYS, ApiKey
+from pykraft.protocol.messages import CLIENT_KEYS, GROUP_KEYS, ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.types import Epoch, Offset, Uuid
 
@@ -153,7 +156,6 @@ ID_ALONE_VERSION: Final = 12
 """Metadata's first version that may ask for a topic by its id alone."""
 NO_TOPIC_ID: Final = Uuid(bytes(16))
 _DEFAULT_CONFIG: Final = 5
-_NO_GROUPS: Final = "this quorum keeps no consumer groups and no transactions: assign partitions yourself"
 
 
 def metadata(body: Body, version: int, listener: str, topics: ClientTopics) -> Body:
@@ -206,15 +208,6 @@ def describe_brokers(listener: str, topics: ClientTopics) -> Body:
 def describe_configs(body: Body, topics: ClientTopics) -> Body:
     """The settings of a topic that Kafka's tools look at; a node names none."""
     return {"results": [_config_row(each, topics) for each in body["resources"]]}
-
-
-def find_coordinator(body: Body, version: int) -> Body:
-    """There is no coordinator. UNSUPPORTED_VERSION, because clients ask again for ever after any softer error."""
-    told = {"error_code": ErrorCode.UNSUPPORTED_VERSION, "error_message": _NO_GROUPS}
-    nowhere = {"node_id": NOBODY, "host": "", "port": NOBODY}
-    if version < 4:
-        return {**told, **nowhere}
-    return {"coordinators": [{"key": key, **nowhere, **told} for key in body["coordinator_keys"]]}
 
 
 def _node_rows(id_name: str, listener: str, topics: ClientTopics) -> list[Body]:
@@ -282,13 +275,14 @@ def _setting(name: str, value: str) -> Body:
 class ClientRequests:
     """All that a node does for clients."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a neighbor of its own
         self,
         config: NodeConfig,
         status: Callable[[], Status],
         ports: Ports,
         inbox: Inbox,
         producers: Producers,
+        groups: GroupLog,
         *,
         reads: FetchReads,
         view: LogView,
@@ -303,6 +297,7 @@ class ClientRequests:
         recover(self, view, log)
         self._fetches = ConsumerFetches(ports, reads, topics)
         self._offsets = OffsetRequests(TimeSearches(reads, log), view, topics)
+        self._groups = GroupRequests(groups, topics, lambda: self.profile.strict(status()))
         self._produce = ProduceRequests(
             ports=ports,
             inbox=inbox,
@@ -354,9 +349,10 @@ class ClientRequests:
             case ApiKey.DESCRIBE_CONFIGS:
                 answer(describe_configs(body, self._topics))
             case ApiKey.FIND_COORDINATOR:
-                answer(find_coordinator(body, version))
-            case ApiKey.LIST_GROUPS:
-                answer({})
+                strict = self.profile.strict(self._topics.status())
+                answer(group_requests.find_coordinator(body, version, listener, self._topics, strict))
+            case _ if api_key in GROUP_KEYS:
+                self._groups.handle(api_key, version, body, requester.client_id, answer)
             case _:
                 assert api_key == ApiKey.INIT_PRODUCER_ID, f"`serves` passed API {api_key}"
                 self.producer_ids.handle(body, listener, is_wanted, answer)
@@ -392,6 +388,7 @@ class ClientRequests:
         self._produce.poll(status)
         self._produce.committed()
         self._fetches.answer_ready()
+        self._groups.after_step(status)
         self.producer_ids.after_step()
 
     def poll(self, mono_ms: int, wall_ms: int | None = None) -> None:
@@ -400,12 +397,13 @@ class ClientRequests:
         self.profile.poll(mono_ms)
         self._endpoints.poll(mono_ms)
         self._fetches.poll(mono_ms)
+        self._groups.poll(mono_ms)
         self.producer_ids.poll(mono_ms)
 
     @property
     def next_deadline_ms(self) -> int | None:
         """When `poll` has something to do (mono ms)."""
-        parts = (self._fetches, self.producer_ids, self._endpoints)
+        parts = (self._fetches, self.producer_ids, self._endpoints, self._groups)
         found = (each.next_deadline_ms for each in parts)
         return min((each for each in found if each is not None), default=None)
 

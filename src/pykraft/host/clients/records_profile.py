@@ -190,6 +190,8 @@ class RecordsProfile:
             return
         for header, data in batches:
             if header.is_control:
+                if header.is_group_state:
+                    self._unreadable = header.base_offset
                 continue
             is_looked_into = self._unreadable is None and self._skipped % LOOKED_INTO_EVERY == 0
             self._skipped += 1

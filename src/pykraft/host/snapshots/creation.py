@@ -189,6 +189,8 @@ class SnapshotLoading:
         return None
 
 
+Hold: TypeAlias = Callable[[Offset, Callable[[], None]], None]
+"""Gets the end of a snapshot, and calls back when it may count."""
 PIECE_RECORDS_MAX: Final = 100
 """Records that are taken from the application at a time, and written before it is asked for the next."""
 
@@ -204,8 +206,11 @@ class SnapshotCreation:
         log: ReadableLog,
         recent: RecentBatches,
         failures: SnapshotFailures,
+        *,
+        hold: Hold = lambda _, then: then(),
     ) -> None:
-        """``failures`` are those of writing."""
+        """``failures`` are those of writing; ``hold`` delays the end of a snapshot until it may count."""
+        self.hold = hold
         self.failures = failures
         self._ports = ports
         self._inbox = inbox
@@ -374,7 +379,7 @@ class NewSnapshot:
                 self._taking.frozen(result[1])
                 then(result[0])
 
-        self._ports.submit_read(act, done)
+        self._taking.hold(self.snapshot_id.offset, lambda: self._ports.submit_read(act, done))
 
     def close(self) -> None:
         """Discard the snapshot unless it is frozen, and remove what was written."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from pykraft.protocol.messages import clients, cluster, elections, fetch, own, voters
+from pykraft.protocol.messages import clients, cluster, elections, fetch, groups, own, voters
 from pykraft.protocol.schema import Message, Versions
 
 PRIVATE_KEY_MIN: Final = 30_000
@@ -23,12 +23,21 @@ class ApiKey(IntEnum):
     FETCH = 1
     LIST_OFFSETS = 2
     METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
     FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
     LIST_GROUPS = 16
     API_VERSIONS = 18
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_CONFIGS = 32
+    DELETE_GROUPS = 42
+    OFFSET_DELETE = 47
     VOTE = 52
     BEGIN_QUORUM_EPOCH = 53
     END_QUORUM_EPOCH = 54
@@ -58,14 +67,23 @@ APIS: dict[int, Api] = {
     ApiKey.FETCH: Api(fetch.FETCH_REQUEST, fetch.FETCH_RESPONSE),
     ApiKey.LIST_OFFSETS: Api(clients.LIST_OFFSETS_REQUEST, clients.LIST_OFFSETS_RESPONSE),
     ApiKey.METADATA: Api(clients.METADATA_REQUEST, clients.METADATA_RESPONSE),
+    ApiKey.OFFSET_COMMIT: Api(groups.OFFSET_COMMIT_REQUEST, groups.OFFSET_COMMIT_RESPONSE),
+    ApiKey.OFFSET_FETCH: Api(groups.OFFSET_FETCH_REQUEST, groups.OFFSET_FETCH_RESPONSE),
     ApiKey.FIND_COORDINATOR: Api(clients.FIND_COORDINATOR_REQUEST, clients.FIND_COORDINATOR_RESPONSE),
-    ApiKey.LIST_GROUPS: Api(clients.LIST_GROUPS_REQUEST, clients.LIST_GROUPS_RESPONSE),
+    ApiKey.JOIN_GROUP: Api(groups.JOIN_GROUP_REQUEST, groups.JOIN_GROUP_RESPONSE),
+    ApiKey.HEARTBEAT: Api(groups.HEARTBEAT_REQUEST, groups.HEARTBEAT_RESPONSE),
+    ApiKey.LEAVE_GROUP: Api(groups.LEAVE_GROUP_REQUEST, groups.LEAVE_GROUP_RESPONSE),
+    ApiKey.SYNC_GROUP: Api(groups.SYNC_GROUP_REQUEST, groups.SYNC_GROUP_RESPONSE),
+    ApiKey.DESCRIBE_GROUPS: Api(groups.DESCRIBE_GROUPS_REQUEST, groups.DESCRIBE_GROUPS_RESPONSE),
+    ApiKey.LIST_GROUPS: Api(groups.LIST_GROUPS_REQUEST, groups.LIST_GROUPS_RESPONSE),
     ApiKey.API_VERSIONS: Api(cluster.API_VERSIONS_REQUEST, cluster.API_VERSIONS_RESPONSE),
     ApiKey.INIT_PRODUCER_ID: Api(clients.INIT_PRODUCER_ID_REQUEST, clients.INIT_PRODUCER_ID_RESPONSE),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Api(
         clients.OFFSET_FOR_LEADER_EPOCH_REQUEST, clients.OFFSET_FOR_LEADER_EPOCH_RESPONSE
     ),
     ApiKey.DESCRIBE_CONFIGS: Api(clients.DESCRIBE_CONFIGS_REQUEST, clients.DESCRIBE_CONFIGS_RESPONSE),
+    ApiKey.DELETE_GROUPS: Api(groups.DELETE_GROUPS_REQUEST, groups.DELETE_GROUPS_RESPONSE),
+    ApiKey.OFFSET_DELETE: Api(groups.OFFSET_DELETE_REQUEST, groups.OFFSET_DELETE_RESPONSE),
     ApiKey.VOTE: Api(elections.VOTE_REQUEST, elections.VOTE_RESPONSE),
     ApiKey.BEGIN_QUORUM_EPOCH: Api(elections.BEGIN_QUORUM_EPOCH_REQUEST, elections.BEGIN_QUORUM_EPOCH_RESPONSE),
     ApiKey.END_QUORUM_EPOCH: Api(elections.END_QUORUM_EPOCH_REQUEST, elections.END_QUORUM_EPOCH_RESPONSE),
@@ -84,13 +102,27 @@ APIS: dict[int, Api] = {
     ApiKey.FORWARD: Api(own.FORWARD_REQUEST, own.FORWARD_RESPONSE),
 }
 
-CLIENT_KEYS: Final = frozenset(
+GROUP_KEYS: Final = frozenset(
+    {
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.OFFSET_FETCH,
+        ApiKey.JOIN_GROUP,
+        ApiKey.HEARTBEAT,
+        ApiKey.LEAVE_GROUP,
+        ApiKey.SYNC_GROUP,
+        ApiKey.DESCRIBE_GROUPS,
+        ApiKey.LIST_GROUPS,
+        ApiKey.DELETE_GROUPS,
+        ApiKey.OFFSET_DELETE,
+    }
+)
+"""APIs that the coordinator of consumer groups answers."""
+CLIENT_KEYS: Final = GROUP_KEYS | frozenset(
     {
         ApiKey.PRODUCE,
         ApiKey.LIST_OFFSETS,
         ApiKey.METADATA,
         ApiKey.FIND_COORDINATOR,
-        ApiKey.LIST_GROUPS,
         ApiKey.INIT_PRODUCER_ID,
         ApiKey.OFFSET_FOR_LEADER_EPOCH,
         ApiKey.DESCRIBE_CONFIGS,

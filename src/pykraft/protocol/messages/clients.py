@@ -335,34 +335,6 @@ FIND_COORDINATOR_RESPONSE = schema.Message.of(
     ),
 )
 
-FILTERS_MAX = 100
-"""Most states or types in a request."""
-
-LIST_GROUPS_REQUEST = schema.Message.of(
-    "ListGroupsRequest",
-    "0-5",
-    "3+",
-    schema.Field("states_filter", schema.Array(schema.STRING, FILTERS_MAX), "4+"),
-    schema.Field("types_filter", schema.Array(schema.STRING, FILTERS_MAX), "5+"),
-)
-"""ListGroups (16): the consumer groups of a node. Here there are none."""
-
-LIST_GROUPS_RESPONSE = schema.Message.of(
-    "ListGroupsResponse",
-    "0-5",
-    "3+",
-    schema.Field("throttle_time_ms", schema.INT32, "1+", ignorable=True),
-    schema.Field("error_code", schema.INT16),
-    schema.array_of(
-        "groups",
-        schema.Field("group_id", schema.STRING),
-        schema.Field("protocol_type", schema.STRING),
-        schema.Field("group_state", schema.STRING, "4+", ignorable=True),
-        schema.Field("group_type", schema.STRING, "5+", ignorable=True),
-        count_max=FILTERS_MAX,
-    ),
-)
-
 RESOURCES_MAX = 16
 """Most resources in a request."""
 SETTINGS_MAX = 100

@@ -1,0 +1,1 @@
+"""Consumer groups: their state in the log, their members in the leader's memory, and what clients ask about them."""

@@ -1,0 +1,96 @@
+"""Members of consumer groups with the three libraries, by what each client's first tutorial does: subscribe and read.
+
+    python -m tests.kafka.clients.members LIBRARY SERVERS TOPIC COUNT
+
+It prints how many of COUNT records a first consumer read that commits by itself, how long its end took, and what a
+second one of the same group still read of COUNT more.
+"""
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Callable
+
+GROUP = "members"
+TIMEOUT_S = 30.0
+
+
+def produce(servers: str, topic: str, count: int) -> None:
+    """Append so many records."""
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": servers})
+    for number in range(count):
+        producer.produce(topic, str(number).encode())
+    assert producer.flush(TIMEOUT_S) == 0
+
+
+def confluent(servers: str, topic: str, count: int) -> tuple[int, float]:
+    """How many records a consumer reads, and how long it takes to close."""
+    from confluent_kafka import Consumer
+
+    settings = {"bootstrap.servers": servers, "group.id": GROUP, "auto.offset.reset": "earliest"}
+    consumer = Consumer(settings)
+    consumer.subscribe([topic])
+    found, deadline = 0, time.monotonic() + TIMEOUT_S
+    while found < count and time.monotonic() < deadline:
+        message = consumer.poll(1.0)
+        if message is not None:
+            assert message.error() is None, message.error()
+            found += 1
+    return found, seconds(consumer.close)
+
+
+def pure(servers: str, topic: str, count: int) -> tuple[int, float]:
+    """See `confluent`."""
+    from kafka import KafkaConsumer
+
+    names = servers.split(",")
+    consumer = KafkaConsumer(topic, bootstrap_servers=names, group_id=GROUP, auto_offset_reset="earliest")
+    found, deadline = 0, time.monotonic() + TIMEOUT_S
+    while found < count and time.monotonic() < deadline:
+        found += sum(map(len, consumer.poll(timeout_ms=1_000).values()))
+    return found, seconds(consumer.close)
+
+
+async def aio_reads(servers: str, topic: str, count: int) -> tuple[int, float]:
+    """See `confluent`."""
+    from aiokafka import AIOKafkaConsumer
+
+    consumer = AIOKafkaConsumer(topic, bootstrap_servers=servers, group_id=GROUP, auto_offset_reset="earliest")
+    await consumer.start()
+    found, deadline = 0, time.monotonic() + TIMEOUT_S
+    while found < count and time.monotonic() < deadline:
+        found += sum(map(len, (await consumer.getmany(timeout_ms=1_000)).values()))
+    begun = time.monotonic()
+    await consumer.stop()
+    return found, time.monotonic() - begun
+
+
+def aio(servers: str, topic: str, count: int) -> tuple[int, float]:
+    """See `confluent`."""
+    return asyncio.run(aio_reads(servers, topic, count))
+
+
+def seconds(act: Callable[[], object]) -> float:
+    begun = time.monotonic()
+    act()
+    return time.monotonic() - begun
+
+
+LIBRARIES = {"confluent": confluent, "pure": pure, "aio": aio}
+
+
+def main(library: str, servers: str, topic: str, count: int) -> None:
+    """Two consumers, one after the other."""
+    read = LIBRARIES[library]
+    produce(servers, topic, count)
+    first, close_s = read(servers, topic, count)
+    produce(servers, topic, count)
+    second, _ = read(servers, topic, count)
+    print(json.dumps({"first": first, "closes_at_once": close_s < 1.0, "second": second}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]))
