@@ -33,6 +33,7 @@ from pykraft.recipes.key_value_commands import (
     GrantLease,
     KeepLease,
     KeyValueCommand,
+    StoreOperation,
 )
 from pykraft.recipes.key_values import DELETED_MAX
 from pykraft.types import Epoch, Offset
@@ -103,10 +104,8 @@ def measure_applies(keys: int) -> None:
     machine.worst(f"get {FOUND_MAX:,} items", map(Transaction, gets))
     deletes = [Delete(key(at * DELETED_MAX), key((at + 1) * DELETED_MAX)) for at in range(10)]
     machine.worst(f"delete {DELETED_MAX:,} keys in a row", (Transaction((one,)) for one in deletes[:5]))
-    puts = tuple(Put(key(at), "x" * 8_000) for at in range(117))
-    machine.worst(
-        "all of this, and 117 puts of 8,000 bytes", (Transaction((*gets[0], one, *puts)) for one in deletes[5:])
-    )
+    others: list[StoreOperation] = [*gets[0][:2], *(Put(key(at), "x" * 8_000) for at in range(125))]
+    machine.worst("and get 2,000 items, and put 1 MB", (Transaction((one, *others)) for one in deletes[5:]))
     machine.worst("forget 100,000 changes", iter([Compact(machine.values.space.revision + 1)]))
     leases = [full_lease() for _ in range(3)]
     machine.worst(f"end a lease of {DELETED_MAX - 100:,} keys", map(EndLease, leases))

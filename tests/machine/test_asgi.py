@@ -168,11 +168,10 @@ def test_two_workers_of_uvicorn_share_the_documented_node(tmp_path: Path) -> Non
     raft, web = free_ports(2)
     for block in blocks("docs/embedding.md"):
         if block.file_name in {"counters.py", "web.py"}:
-            text = block.text.replace("127.0.0.1:9491", f"{HOST}:{raft}").replace("WORKERS = 1", "WORKERS = 2")
-            (tmp_path / block.file_name).write_text(text)
+            (tmp_path / block.file_name).write_text(block.text.replace("127.0.0.1:9491", f"{HOST}:{raft}"))
     code = f"import os; os.chdir({str(tmp_path)!r}); from uvicorn.main import main; main()"
-    words = [sys.executable, "-c", code, "web:app", "--app-dir", str(tmp_path), "--port", str(web), "--workers", "2"]
-    environment = {"PYTHONPATH": os.pathsep.join([str(SOURCES), str(tmp_path)])}
+    words = [sys.executable, "-c", code, "web:app", "--app-dir", str(tmp_path), "--port", str(web)]
+    environment = {"PYTHONPATH": os.pathsep.join([str(SOURCES), str(tmp_path)]), "WEB_CONCURRENCY": "2"}
 
     def post() -> int:
         with closing(HTTPConnection(HOST, web, timeout=20)) as connection:

@@ -175,7 +175,7 @@ CHANGES_SIZE_BYTES_MAX: Final = 1 << 26
 SCANNED_MAX: Final = 1_000
 """Changes that one look at them reads, so that the loop is not blocked."""
 FREED_MAX: Final = 1_024
-"""Dropped changes that leave memory with each later change: all at once would stop the loop."""
+"""Dropped changes that leave memory with each later revision: all at once would stop the loop."""
 _COMPARED: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -210,7 +210,6 @@ class KeptChanges:
     def add(self, revision: int, key: str, packed: PackedItem | None, former: PackedItem | None) -> None:
         """The key changed."""
         size = (len(key) if packed is None else text_size_bytes(key) + packed[5]) + (0 if former is None else former[5])
-        self._free()
         self.size_bytes += size
         self._sizes.append(size)
         self.revisions.append(revision)
@@ -220,7 +219,6 @@ class KeptChanges:
 
     def add_deletions(self, revision: int, keys: Sequence[str], formers: Sequence[PackedItem], size: int) -> None:
         """These keys were deleted; ``size`` is that of all of them, which are dropped together."""
-        self._free()
         self.size_bytes += size
         self._sizes.extend(chain((size,), repeat(0, len(keys) - 1)))
         self.revisions.extend(repeat(revision, len(keys)))
@@ -239,7 +237,7 @@ class KeptChanges:
         return bisect_right(self.revisions, self.revisions[stop - 1], stop)
 
     def drop(self, stop: int) -> None:
-        """Forget those before this one. They leave memory with the next changes."""
+        """Forget those before this one; `free` lets them leave memory."""
         self.size_bytes -= sum(self._sizes[self.begin : stop])
         self.begin = stop
 
@@ -256,7 +254,7 @@ class KeptChanges:
         columns = (self.revisions, self.keys, self.items, self.formers)
         return _with_formers(zip(*(column[self.begin :] for column in columns), strict=True))
 
-    def _free(self) -> None:
+    def free(self) -> None:
         """Let some of what was dropped leave memory."""
         if self.begin:
             freed = min(self.begin, FREED_MAX)
@@ -437,8 +435,10 @@ class KeySpace:
     def _start(self, revision: int) -> None:
         """The next change has this revision."""
         kept = self.kept
-        # Not within a revision: its changes are dropped together.
-        if self.revision < revision and (len(kept) > CHANGES_MAX or kept.size_bytes > CHANGES_SIZE_BYTES_MAX):
+        if revision == self.revision:  # the changes of a revision are dropped together
+            return
+        kept.free()
+        if len(kept) > CHANGES_MAX or kept.size_bytes > CHANGES_SIZE_BYTES_MAX:
             quarter = kept.whole(kept.begin + len(kept) // 4 + 1)
             self.oldest_revision = kept.revisions[quarter - 1] + 1
             kept.drop(quarter)
