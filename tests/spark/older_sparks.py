@@ -60,6 +60,23 @@ def other_sources(spark: SparkSession, folder: Path, node: OneNode) -> None:
     assert spark.read.format("other").load().schema.names == ["a"]
 
 
+def sql_tables(spark: SparkSession, folder: Path, node: OneNode) -> None:
+    """A table of SQL is read by each query anew, and followed by a stream."""
+    del node
+    path = write_segment(folder / "n1" / "p-0", batches(0, 3)).parent
+    spark.sql(f"CREATE TABLE records USING pykraft OPTIONS (path '{path}', includeHeaders 'true')")
+    assert spark.table("records").columns[-1] == "headers"
+    counts = [spark.table("records").count()]
+    write_segment(path, batches(3, 1), base_offset=6)
+    counts.append(spark.table("records").count())
+    counts.append(spark.sql("SELECT * FROM records WITH (startingOffsets = '7')").count())
+    assert counts == [6, 8, 1], counts
+    query = spark.readStream.table("records").writeStream.format("memory").queryName("followed")
+    query.trigger(availableNow=True).start().awaitTermination()
+    assert spark.table("followed").count() == 8
+    spark.sql("DROP TABLE records")
+
+
 def file_streams(spark: SparkSession, folder: Path, node: OneNode) -> None:
     """Restarts, a directory that appears, and a log that was cut back."""
     del node
@@ -136,6 +153,7 @@ def stream_sink(spark: SparkSession, folder: Path, node: OneNode) -> None:
 TRIALS: tuple[tuple[Callable[[SparkSession, Path, OneNode], None], str], ...] = (
     (batch_queries, "3.5"),
     (other_sources, "4.0"),
+    (sql_tables, "4.0"),
     (file_streams, "4.0"),
     (live_streams, "4.0"),
     (batch_sink, "4.0"),

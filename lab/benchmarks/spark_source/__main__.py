@@ -1,13 +1,14 @@
 """The source ``pykraft`` beside Spark's Kafka connector: rates, processor time and memory.
 
     python -m lab.benchmarks.spark_source
-        [--runs N] [--results FILE] [--records N,N] [--cores N] [--dir DIR] [--docs FILE]
+        [--runs N] [--results FILE] [--records N] [--case WORDS] [--cores N] [--dir DIR] [--docs FILE]
 
-Writes 5,000,000 records of 100 B and 500,000 of 1 KiB into logs of pykraft and topics of a Kafka broker, and reads them
-with two Spark sessions of the same settings, one with the connector and one with our source, in turn: ``count``, offset
-and value, every column; ours from files and from a live quorum. Prints the runs and a table; a run that stopped goes on
-with the same command. Processor time and memory are those of the session: driver, Java and Python. Exit status 1 if the
-Python processes of tasks took 512 MiB or more.
+Writes the records of each case of `lab.benchmarks.spark_source.decoder` into a log of pykraft and a topic of a Kafka
+broker: equal sizes, other sizes, keys, headers, each codec, JSON, Kafka's metadata. Reads them with two Spark sessions
+of the same settings, one with the connector and one with our source, in turn: ``count``, offset and value, every
+column; ours from files and from a live quorum. Prints the runs and a table; a run that stopped goes on with the same
+command. Processor time and memory are those of the session: driver, Java and Python. Exit status 1 if the Python
+processes of tasks took 512 MiB or more.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lab.benchmarks.spark_source.cases import Data
+from lab.benchmarks.spark_source.decoder import cases
 from lab.benchmarks.spark_source.run import run_all
 from lab.benchmarks.spark_source.servers import CONNECTOR_VERSION
 from lab.benchmarks.spark_source.table import fill_document, lines
@@ -26,7 +28,6 @@ from lab.kafka.jars import KAFKA_VERSION
 from pykraft.local.child import temporary_folder
 
 TASKS_MIB = 512
-BATCH_SIZE_BYTES = 50_000
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -34,18 +35,19 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5, help="turns (default: 5)")
     parser.add_argument("--results", type=Path, default=Path("spark-source.jsonl"), help="file of results")
-    parser.add_argument("--records", default="5000000,500000", help="of 100 B and of 1 KiB")
+    parser.add_argument("--records", type=int, default=3_000_000, help="of the small ones (default: 3000000)")
+    parser.add_argument("--case", default="", help="only cases with these words in the name")
     parser.add_argument("--cores", type=int, default=2, help="of each session (default: 2)")
-    parser.add_argument("--dir", type=Path, default=Path(tempfile.gettempdir()), help="folder for the logs, 3 GB")
+    parser.add_argument("--dir", type=Path, default=Path(tempfile.gettempdir()), help="folder for the logs, 8 GB")
     parser.add_argument("--docs", type=Path, help="put the table between the markers of this document")
     chosen = parser.parse_args(words)
     if not chosen.dir.is_dir():
         parser.error(f"--dir: {chosen.dir} is not a directory")
-    many, few = map(int, chosen.records.split(","))
-    sets = (
-        Data(name="100 B", records=many, size_bytes=100, per_batch=BATCH_SIZE_BYTES // 100),
-        Data(name="1 KiB", records=few, size_bytes=1_024, per_batch=BATCH_SIZE_BYTES // 1_000),
-    )
+    sets = [
+        Data(name=case.name, records=case.count(chosen.records))
+        for case in cases()
+        if "kafka" in case.columns and chosen.case in case.name
+    ]
     settings = {
         "sets": [data.name for data in sets],
         "records": [data.records for data in sets],

@@ -16,12 +16,15 @@ OURS: Final = "ours"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Data:
-    """Records of one size, in bytes; how many, and how many in a batch."""
+    """A case of `lab.benchmarks.spark_source.decoder`, and how many records of it there are."""
 
     name: str
     records: int
-    size_bytes: int
-    per_batch: int
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """Of a query for every column, which asks for headers where records have some."""
+        return {"includeHeaders": "true"} if "headers" in self.name else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +99,11 @@ QUERIES: Final = (
         ),
     ),
 )
+
+
+def is_every_column(way: Way) -> bool:
+    """Whether it names no columns of its own."""
+    return way.act == "noop" and way.schema is None and not way.select
 
 
 def case_name(data: Data, query: Query) -> str:

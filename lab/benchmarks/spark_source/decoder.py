@@ -36,6 +36,7 @@ from pykraft.spark.source import LogReader
 from pykraft.types import Offset
 
 RECORDED: Final = Path(__file__).parents[3] / "tests" / "golden"
+SEGMENT_SIZE_BYTES: Final = 1 << 30
 POOL: Final = random.Random(7).randbytes(1 << 20)
 CODECS: Final[dict[Compression, Callable[[bytes], bytes]]] = {
     Compression.NONE: bytes,
@@ -67,6 +68,18 @@ class DecoderCase:
     share: float = 1.0
     """Of the records that are asked for: large ones need fewer."""
     columns: tuple[str, ...] = ("pykraft", "kafka")
+
+    def count(self, records: int) -> int:
+        """How many of them there are if so many small ones are asked for."""
+        return max(1, int(records * self.share) // self.per_batch) * self.per_batch
+
+    @property
+    def batch_size_bytes(self) -> int:
+        """About, before compression."""
+        source = random.Random(self.name)
+        some = [self.make(source) for _ in range(100)]
+        total = sum(len(one.value or b"") + len(one.key or b"") + 20 for one in some)
+        return self.per_batch * total // len(some)
 
 
 def _bytes(source: random.Random, least: int, most: int | None = None) -> bytes:
@@ -122,7 +135,7 @@ def _json(source: random.Random) -> MadeRecord:
     return MadeRecord(value=_event(source), key=key, delta_ms=source.randrange(100))
 
 
-def _of_size(least: int, most: int | None = None) -> Callable[[random.Random], MadeRecord]:
+def of_size(least: int, most: int | None = None) -> Callable[[random.Random], MadeRecord]:
     return lambda source: MadeRecord(value=_bytes(source, least, most))
 
 
@@ -131,12 +144,13 @@ def cases() -> list[DecoderCase]:
     codecs = (Compression.ZSTD, Compression.LZ4, Compression.SNAPPY, Compression.GZIP)
     events = [("", Compression.NONE), *((f", {codec.name.lower()}", codec) for codec in codecs)]
     return [
-        DecoderCase(name="100 B, equal", make=_of_size(100)),
-        DecoderCase(name="50 to 150 B", make=_of_size(50, 150)),
-        DecoderCase(name="1.0 to 1.1 KB", make=_of_size(1_000, 1_100), per_batch=50, share=0.2),
+        DecoderCase(name="100 B, equal", make=of_size(100)),
+        DecoderCase(name="1 KiB, equal", make=of_size(1_024), per_batch=50, share=0.1),
+        DecoderCase(name="50 to 150 B", make=of_size(50, 150)),
+        DecoderCase(name="1.0 to 1.1 KB", make=of_size(1_000, 1_100), per_batch=50, share=0.2),
         DecoderCase(name="100 B, key of 16 B", make=_keyed),
         DecoderCase(name="80 to 120 B, key and two headers", make=_headed),
-        DecoderCase(name="100 B, one in a batch", make=_of_size(100), per_batch=1),
+        DecoderCase(name="100 B, one in a batch", make=of_size(100), per_batch=1),
         *(
             DecoderCase(name=f"JSON of 300 B with keys{words}", make=_json, per_batch=100, codec=codec, share=0.5)
             for words, codec in events
@@ -165,17 +179,21 @@ def batch_of(records: Sequence[MadeRecord], base_offset: int, codec: Compression
     return struct.pack(">qiibI", base_offset, 9 + len(sealed), 1, 2, crc32c(sealed)) + sealed
 
 
-def write_case(folder: Path, case: DecoderCase, records: int) -> int:
-    """Write a log of about so many records; returns their number."""
+def write_case(folder: Path, case: DecoderCase, count: int) -> None:
+    """Write a log of so many records, as `DecoderCase.count` says."""
     folder.mkdir(parents=True)
     source = random.Random(case.name)
-    kept = [case.make(source) for _ in range(min(records, 20_000))]
-    count = max(1, int(records * case.share) // case.per_batch) * case.per_batch
-    with (folder / segment_file(Offset(0), LOG)).open("wb") as file:
-        for base_offset in range(0, count, case.per_batch):
-            start = base_offset % max(1, len(kept) - case.per_batch)
-            file.write(batch_of(kept[start : start + case.per_batch], base_offset, case.codec))
-    return count
+    kept = [case.make(source) for _ in range(max(case.per_batch, min(count, 20_000)))]
+    segment = None
+    for base_offset in range(0, count, case.per_batch):
+        if segment is None or segment.tell() > SEGMENT_SIZE_BYTES:
+            if segment is not None:
+                segment.close()
+            segment = (folder / segment_file(Offset(base_offset), LOG)).open("wb")
+        start = base_offset % max(1, len(kept) - case.per_batch)
+        segment.write(batch_of(kept[start : start + case.per_batch], base_offset, case.codec))
+    if segment is not None:
+        segment.close()
 
 
 def measure(folder: Path, columns: str, count: int) -> float:
@@ -203,7 +221,9 @@ def main(words: Sequence[str] | None = None) -> int:
     sizes: dict[str, float] = {}
     with tempfile.TemporaryDirectory(prefix="pykraft-decoder-") as name:
         folders = {case.name: Path(name) / f"{at}" / "p-0" for at, case in enumerate(wanted)}
-        counts = {case.name: write_case(folders[case.name], case, chosen.records) for case in wanted}
+        counts = {case.name: case.count(chosen.records) for case in wanted}
+        for case in wanted:
+            write_case(folders[case.name], case, counts[case.name])
         for _ in range(chosen.turns + 1):
             for case in wanted:
                 folder, count = folders[case.name], counts[case.name]

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from lab.bench.comparison import Spread
 from lab.bench.measure import machine
-from lab.benchmarks.spark_source.servers import write_log
+from lab.benchmarks.spark_source.decoder import DecoderCase, of_size, write_case
 from lab.benchmarks.spark_source.table import filled
 from lab.benchmarks.spark_source.usage import ProcessTree
 from lab.benchmarks.suite.results import ROOT, commit
@@ -33,7 +33,6 @@ from pykraft.spark.session.master import session_at, settings_at
 from tests.spark.standalone import environment, standalone_cluster
 
 RECORD_SIZE_BYTES: Final = 100
-PER_BATCH: Final = 500
 EXECUTOR_MEMORY: Final = "1g"
 """All that a worker has."""
 JOB_TIMEOUT_S: Final = 900.0
@@ -118,8 +117,8 @@ def measure(chosen: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
     paths = []
     for records in map(int, chosen.records.split(",")):
         path = folder / "logs" / f"p-{records}"
-        path.mkdir(parents=True)
-        write_log(path, records, RECORD_SIZE_BYTES, PER_BATCH)
+        case = DecoderCase(name="equal", make=of_size(RECORD_SIZE_BYTES))
+        write_case(path, case, case.count(records))
         paths.append(str(path))
     counts = [int(each) for each in chosen.executors.split(",")]
     rows: list[dict[str, Any]] = []

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from lab.bench.measure import usage_of
-from lab.benchmarks.spark_source.cases import CONNECTOR, OURS, QUERIES, Data, Query, Way, case_name
+from lab.benchmarks.spark_source.cases import CONNECTOR, OURS, QUERIES, Data, Query, Way, case_name, is_every_column
 from lab.benchmarks.spark_source.servers import Servers, connector_jars
 from lab.benchmarks.spark_source.usage import ProcessTree
 from lab.benchmarks.suite.results import ROOT, Results, SuiteRun, busy_cores
@@ -85,6 +85,9 @@ def run_all(
         for session in sessions.values():
             session.wait()
         for data in sets:
+            report(f"filling a topic: {data.name}", is_passing=True)
+            sessions[CONNECTOR].ask(servers.order_to_fill(data))
+        for data in sets:
             for query in QUERIES:
                 for way in query.ways:
                     report(f"warming: {case_name(data, query)}, {way.contender}", is_passing=True)
@@ -117,7 +120,7 @@ def _one(session: Session, servers: Servers, data: Data, way: Way) -> dict[str, 
     format_name, options = servers.source(way.place, data)
     order = {
         "format": format_name,
-        "options": {**options, **way.options},
+        "options": {**options, **way.options, **(data.options if is_every_column(way) else {})},
         "schema": way.schema,
         "select": way.select,
         "act": way.act,

@@ -36,6 +36,9 @@ def act(frame: DataFrame, order: dict[str, Any]) -> int | None:
     if order["act"] == "sum":
         (row,) = frame.groupBy().sum().collect()
         return int(row[0])
+    if order["act"] == "kafka":
+        frame.write.format("kafka").options(**order["into"]).save()
+        return None
     frame.write.format("noop").mode("overwrite").save()
     return None
 

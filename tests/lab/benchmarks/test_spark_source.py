@@ -5,13 +5,13 @@ import sys
 from pathlib import Path
 
 from lab.benchmarks.spark_source.cases import CONNECTOR, FILES, LIVE, QUERIES, Data, case_name
-from lab.benchmarks.spark_source.servers import write_log
+from lab.benchmarks.spark_source.decoder import cases, write_case
 from lab.benchmarks.spark_source.table import fill_document, lines
 from lab.benchmarks.spark_source.usage import ProcessTree
 from lab.benchmarks.suite.results import Results, SuiteRun
-from pykraft.protocol.records import decode_values, scan
+from pykraft.protocol.records import decode_records, scan
 
-DATA = Data(name="100 B", records=1_000, size_bytes=100, per_batch=10)
+DATA = Data(name="100 B", records=1_000)
 SETTINGS = {"sets": [DATA.name], "records": [DATA.records], "spark": "4.2.0", "kafka": "4.3.1"}
 BUSY = "import sys; print(sum(range(3_000_000)), flush=True); sys.stdin.read()"
 
@@ -42,14 +42,23 @@ def test_a_document_gets_the_table_between_its_markers(tmp_path: Path) -> None:
     assert "old" not in filled
 
 
-def test_the_log_has_the_records(tmp_path: Path) -> None:
-    size_bytes = write_log(tmp_path, 25, 100, 10)
-    (segment,) = tmp_path.iterdir()
-    data = segment.read_bytes()
-    assert len(data) == size_bytes
-    batches = [decode_values(data[at : at + header.size_bytes]) for at, header in scan(data)]
-    assert [len(values) for values in batches] == [10, 10, 5]
-    assert {len(value) for values in batches for value in values} == {100}
+def test_the_logs_have_the_records_of_all_kinds(tmp_path: Path) -> None:
+    found = {}
+    for at, case in enumerate(cases()):
+        count = case.count(1_000)
+        write_case(tmp_path / f"{at}", case, count)
+        data = b"".join(file.read_bytes() for file in (tmp_path / f"{at}").iterdir())
+        records = [
+            record for place, header in scan(data) for record in decode_records(data[place : place + header.size_bytes])
+        ]
+        assert len(records) == count
+        assert case.batch_size_bytes > 20 * case.per_batch
+        found[case.name] = records
+    assert any(record.headers for record in found["80 to 120 B, key and two headers"])
+    assert {len(record.value or b"") for record in found["1 KiB, equal"]} == {1_024}
+    assert {name for name in found if "JSON" in name} == {
+        f"JSON of 300 B with keys{words}" for words in ("", ", zstd", ", lz4", ", snappy", ", gzip")
+    }
 
 
 def test_a_process_below_is_seen() -> None:
