@@ -2,10 +2,10 @@
 
     python -m lab.benchmarks.store_limits [--directory DIR] [--keys N]
 
-First the state machine alone: how much processor time the longest `apply` of each kind takes with a million keys, and a
-put with 10,000 watches of other keys. Then a quorum of one with a directory of its own: a thousand locks that are held,
-512 programs that wait for one lock, and workers of a queue. At last
-commands of 1 MiB, and 100,000 sessions in one replica.
+First the state machine alone: commands of 1 MiB, then how much processor time the longest `apply` of each kind takes
+with a million keys, and a put with 10,000 watches of other keys. Then a quorum of one with a directory of its own: a
+thousand locks that are held, 512 programs that wait for one lock, and workers of a queue. At last 100,000 sessions in
+one replica.
 """
 
 import argparse
@@ -24,7 +24,16 @@ from pykraft.machine import Applied, Replicated
 from pykraft.machine.records import CommandRecord, OpenRecord, TickRecord, encode_log_record
 from pykraft.machine.replica import SESSIONS_MAX, MachineReplica
 from pykraft.recipes import JobQueue, KeyValues, KeyValueStore, Put, Transaction, lock
-from pykraft.recipes.key_value_commands import Compact, Delete, EndLease, Get, GrantLease, KeepLease, KeyValueCommand
+from pykraft.recipes.key_value_commands import (
+    FOUND_MAX,
+    Compact,
+    Delete,
+    EndLease,
+    Get,
+    GrantLease,
+    KeepLease,
+    KeyValueCommand,
+)
 from pykraft.recipes.key_values import DELETED_MAX
 from pykraft.types import Epoch, Offset
 
@@ -43,7 +52,7 @@ class Machine:
         self._offset = 0
 
     def apply(self, command: KeyValueCommand) -> tuple[Any, float]:
-        """The result, and how long it took in ms of processor time."""
+        """The result, and how long it took a replica to have its bytes, in ms of processor time."""
         self._offset += 1
         context = Applied(self._offset, 1, self.time_ms, 0)
         begin_s = time.thread_time()
@@ -51,6 +60,7 @@ class Machine:
         if deadline_ms is not None and deadline_ms <= self.time_ms:
             self.values.elapse(context)
         result = self.values.apply(command, context)
+        KeyValues.results.serialize(result)
         return result, (time.thread_time() - begin_s) * 1_000
 
     def worst(self, what: str, commands: Iterator[KeyValueCommand]) -> None:
@@ -86,11 +96,16 @@ def measure_applies(keys: int) -> None:
     machine.worst(
         "128 new keys", (Transaction(tuple(Put(key(next(fresh)), "x") for _ in range(128))) for _ in range(20))
     )
-    machine.worst("get 1,000 items", (Transaction((Get("k/", ""),)) for _ in range(20)))
-    tenth = keys // 100
+    small = [f"s/{number:06d}" for number in range(2 * FOUND_MAX)]
+    for name in random.sample(small, len(small)):
+        machine.apply(Transaction((Put(name, "x"),)))
+    gets = [tuple(Get(small[at + each * 1_000], "", 1_000) for each in range(10)) for at in range(0, 10_000, 1_000)]
+    machine.worst(f"get {FOUND_MAX:,} items", map(Transaction, gets))
+    deletes = [Delete(key(at * DELETED_MAX), key((at + 1) * DELETED_MAX)) for at in range(10)]
+    machine.worst(f"delete {DELETED_MAX:,} keys in a row", (Transaction((one,)) for one in deletes[:5]))
+    puts = tuple(Put(key(at), "x" * 8_000) for at in range(117))
     machine.worst(
-        f"delete {tenth:,} keys in a row",
-        (Transaction((Delete(key(at * tenth), key((at + 1) * tenth)),)) for at in range(5)),
+        "all of this, and 117 puts of 8,000 bytes", (Transaction((*gets[0], one, *puts)) for one in deletes[5:])
     )
     machine.worst("forget 100,000 changes", iter([Compact(machine.values.space.revision + 1)]))
     leases = [full_lease() for _ in range(3)]
@@ -196,13 +211,13 @@ def measure_sessions() -> None:
 
 
 def main(chosen: argparse.Namespace) -> None:
+    measure_large_commands()  # before there is much that the garbage collector has to look at
     measure_applies(chosen.keys)
     folder = Path(tempfile.mkdtemp(dir=chosen.directory))
     try:
         asyncio.run(measure_recipes(folder))
     finally:
         shutil.rmtree(folder)
-    measure_large_commands()
     measure_sessions()
 
 

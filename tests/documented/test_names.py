@@ -30,6 +30,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "pykraft.spark.source": ("read", "register", "PykraftDataSource"),
     "pykraft.spark.pipeline.run": ("start_pipeline", "PipelineOptions"),
     "pykraft.spark.pipeline.figures": ("read_run", "report_figures", "PipelineRun"),
+    "pykraft.spark.pipeline.query_metrics": ("served_metrics",),
     "pykraft.spark.metadata.frames": ("table_frame", "records_of_type"),
 }
 

@@ -21,6 +21,8 @@ from pykraft.local.voters import HOST, PARTITION, free_ports
 from pykraft.protocol.records import scan
 from tests.kafka.archive import VARIABLE
 from tests.kafka.broker_calls import broker_calls
+from tests.kafka.clients.kills import wrong_codecs
+from tests.kafka.clients.verdict import codecs_of
 from tests.kafka.produce_calls import produce_as_new_producer
 
 pytestmark = pytest.mark.kafka
@@ -109,15 +111,15 @@ def a_quorum(children: Children, folder: Path) -> tuple[int, dict[int, str]]:
     return leader, {node_id: f"{HOST}:{node.port}" for node_id, node in cluster.nodes.items()}
 
 
-def a_listener_for_clients(children: Children, folder: Path) -> str:
-    """Start static voters that serve clients on a listener of their own; where a follower serves them."""
+def a_listener_for_clients(children: Children, folder: Path) -> tuple[Cluster, str]:
+    """Start static voters that serve clients on a listener of their own; they, and where a follower serves clients."""
     cluster = Cluster(children, folder, throughput=0, properties={"pykraft.client.listeners": "CLIENTS"})
     ports = dict(zip(cluster.nodes, free_ports(len(cluster.nodes)), strict=True))
     for node_id, node in cluster.nodes.items():
         with node.config.open("a") as config:
             config.write(f"listeners=PLAINTEXT://{HOST}:{node.port},CLIENTS://{HOST}:{ports[node_id]}\n")
     leader = cluster.start().node
-    return next(f"{HOST}:{port}" for node_id, port in ports.items() if node_id != leader)
+    return cluster, next(f"{HOST}:{port}" for node_id, port in ports.items() if node_id != leader)
 
 
 def test_a_java_producer_writes_every_compression_and_a_java_consumer_reads_it(
@@ -125,7 +127,8 @@ def test_a_java_producer_writes_every_compression_and_a_java_consumer_reads_it(
 ) -> None:
     """They know one follower only, on a listener where no replica is, and find the leader from there."""
     assert kafka.jars.is_dir()
-    bootstrap = ("--bootstrap-server", a_listener_for_clients(children, tmp_path))
+    cluster, servers = a_listener_for_clients(children, tmp_path)
+    bootstrap = ("--bootstrap-server", servers)
     codecs = ("none", "gzip", "snappy", "lz4", "zstd")
     sent: list[tuple[int, str]] = []
     for codec in codecs:
@@ -143,6 +146,7 @@ def test_a_java_producer_writes_every_compression_and_a_java_consumer_reads_it(
     words += ("--formatter-property", "print.offset=true")
     read = run("kafka-run-class.sh", f"{TOOLS}.consumer.ConsoleConsumer", *bootstrap, *words).splitlines()
     assert read == [f"Offset:{offset}\t{value}" for offset, value in sent]
+    assert list(wrong_codecs(codecs_of(read_stream(cluster.nodes[1].partition)), codecs)) == []
 
 
 def test_a_java_producer_that_was_forgotten_goes_on(kafka: Kafka, tmp_path: Path) -> None:
@@ -192,7 +196,7 @@ def test_kafkas_tools_describe_our_quorum_to_whoever_asks_a_follower(
     rows = output_of("MetadataQuorumCommand", "describe", "--replication").splitlines()
     assert [row.split("\t")[6].strip() for row in rows] == ["Status", "Leader", "Follower", "Follower"]
     assert "kraft.version" in output_of("FeatureCommand", "describe")
-    assert "Produce(0): 0 to 12" in output_of("BrokerApiVersionsCommand"), "as Kafka lists it (KAFKA-18659)"
+    assert "Produce(0): 0 to 13" in output_of("BrokerApiVersionsCommand"), "as Kafka lists it (KAFKA-18659)"
     endpoints = run("kafka-run-class.sh", f"{TOOLS}.ClusterTool", "list-endpoints", "--bootstrap-controller", follower)
     assert [row.split()[0] for row in endpoints.splitlines()[1:]] == ["1", "2", "3"]
     assert f"Leader: {leader}\tReplicas: 1,2,3" in output_of("TopicCommand", "--describe")

@@ -207,15 +207,15 @@ def file_id(path: Path) -> str:
     return f"{path.parent.parent.name}/{path.stem}"
 
 
-OURS = [path for path in FILES if int(path.name.split("-")[0]) in API_VERSIONS]
-"""All but Produce, which was recorded in version 13 only; ours are 3 to 12."""
+OURS = [path for path in FILES if int(path.name.split("-")[0]) in {*API_VERSIONS, ApiKey.PRODUCE}]
+"""Not those of the other clients' APIs: a broker's answers have more topics than a quorum has."""
 OTHERS = [path for path in FILES if int(path.name.split("-")[0]) not in APIS]
 
 
 def test_the_recordings_are_there() -> None:
     never_recorded = {ApiKey.UPDATE_FEATURES, ApiKey.TRANSFER_LEADERSHIP}
-    assert {int(path.name.split("-")[0]) for path in OURS} == set(API_VERSIONS) - never_recorded
-    assert len(OURS) == 101
+    assert {int(path.name.split("-")[0]) for path in OURS} == {*API_VERSIONS, ApiKey.PRODUCE} - never_recorded
+    assert len(OURS) == 105
     assert len(OTHERS) > 30
 
 

@@ -22,7 +22,6 @@ TEXTS = st.text("ab\x00\ud7ff\U0010ffff", max_size=3)
 def test_sorted_values_are_a_sorted_set(steps: list[tuple[int, int]], frozen_at: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(key_space, "PIECE_MAX", 3)
-        patch.setattr(key_space, "ONE_BY_ONE_MAX", 1)
         values, model = SortedValues[tuple[int, int]](), set[tuple[int, int]]()
         frozen: list[list[tuple[int, int]]] = []
         expected: list[tuple[int, int]] = []
@@ -94,12 +93,12 @@ def test_dropped_changes_leave_memory_piece_by_piece(monkeypatch: pytest.MonkeyP
     space.compact(8)
     assert [one.revision for one in space.kept] == [8, 9]
     for revision in range(10, 14):
-        before = len(space._kept)
+        before = len(space.kept.keys)
         space.put(Item("a", "", 1, revision, revision))
-        assert len(space._kept) >= before - 1
+        assert len(space.kept.keys) >= before - 1
         assert [one.revision for one in space.kept] == [*range(8, revision + 1)]
-        assert space.kept_size_bytes == size_of(space.kept, "7")
-    assert len(space._kept) == len(space.kept)
+        assert space.kept.size_bytes == size_of([*space.kept], "7")
+    assert len(space.kept.keys) == len(space.kept)
     space.compact(14)
     for key in "bcde":
         space.put(Item(key, "", 14, 14, 1))
@@ -137,6 +136,21 @@ def test_ranges() -> None:
     space.delete(["ab"], 5)
     assert [*space.keys] == ["a", "b", "c"]
     assert space.size_bytes == 3
+
+
+def test_many_keys_deleted_at_once_are_counted_as_one_by_one() -> None:
+    one_by_one, at_once = filled(2, each=3), filled(2, each=3)
+    for space in (one_by_one, at_once):
+        space.put(Item("é", "é", 3, 3, 1))
+    for key in "abé":
+        one_by_one.delete([key], 4)
+    at_once.delete([*"abé"], 4)
+    for revision in (1, 2, 4, 5):
+        for space in (one_by_one, at_once):
+            space.compact(revision)
+        assert [*at_once.kept] == [*one_by_one.kept]
+        assert (at_once.size_bytes, at_once.kept.size_bytes) == (one_by_one.size_bytes, one_by_one.kept.size_bytes)
+    assert (at_once.size_bytes, at_once.kept.size_bytes) == (2, 0)
 
 
 def test_changes_come_whole_by_revision(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +191,7 @@ def test_the_oldest_changes_go_by_themselves(monkeypatch: pytest.MonkeyPatch, li
     assert kept[-1] == 100
     assert space.oldest_revision == kept[0]
     assert all(kept.count(revision) == 3 for revision in kept)
-    assert space.kept_size_bytes == size_of(space.kept, str(space.oldest_revision - 1))
+    assert space.kept.size_bytes == size_of([*space.kept], str(space.oldest_revision - 1))
 
 
 Record: TypeAlias = Item | KeyChange | KeyFormer
@@ -251,7 +265,7 @@ def test_every_kept_revision_can_be_read_and_no_other_one() -> None:
                     space.put(Item(key, str(revision), former.created, revision, former.version + 1))
             were.append(space.range("", "", None))
         for replica in (space, loaded([*space.records()], space)):
-            assert replica.kept_size_bytes == space.kept_size_bytes
+            assert replica.kept.size_bytes == space.kept.size_bytes
             for revision in range(space.oldest_revision, 30):
                 for key, end in (("", ""), ("b", "e"), ("c", None)):
                     expected = [item for item in were[revision] if is_in(item.key, key, end)]

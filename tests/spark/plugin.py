@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # slow to import, and every run of pytest collects this file
 TESTS = Path(__file__).parents[1]
 PLACES = (
     TESTS / "spark",
+    TESTS / "examples" / "test_spark_recipes.py",
     TESTS / "lab" / "demo",
     TESTS / "lab" / "cli" / "test_demo.py",
     TESTS / "lab" / "campaign" / "test_on_spark.py",

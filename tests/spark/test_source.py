@@ -155,18 +155,32 @@ def test_a_job_of_the_kafka_source_changes_format_and_address(spark: SparkSessio
     assert not found & {row.offset for row in rows}
 
 
-def test_sql_has_views_and_a_table_is_refused_at_once(spark: SparkSession, tmp_path: Path) -> None:
-    """A view, like a frame, is planned once: its later queries read what the first one read."""
+def test_sql_has_views_and_tables(spark: SparkSession, tmp_path: Path) -> None:
+    """A view, like a frame, is planned once, and a table for each query. Who drops a table drops no log."""
+    path = write_segment(tmp_path / "n 1", b"".join(three_batches())).parent
+    spark.sql(f"CREATE TABLE whole USING pykraft OPTIONS (path '{path}', failOnDataLoss 'false')")
+    spark.sql(f"CREATE TABLE batches USING pykraft OPTIONS (paths '[\"{path}\"]', rows 'batches')")
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW known USING pykraft OPTIONS (path '{path}')")
+    assert [spark.table(name).count() for name in ("whole", "batches", "known")] == [6, 3, 6]
+    write_segment(tmp_path / "n 1", batch([b"c", b"d"], base_offset=6), base_offset=6)
+    assert [spark.table(name).count() for name in ("whole", "batches", "known")] == [8, 4, 6]
+    found = spark.sql("SELECT value FROM whole WITH (startingOffsets = '7')").collect()
+    assert [row.value for row in found] == [b"d"]
+    columns = spark.table("whole").schema
+    assert spark.read.format("pykraft").schema(columns).options(endingOffsets="2").load(str(path)).count() == 2
+    for name in ("whole", "batches"):
+        spark.sql(f"DROP TABLE {name}")
+    assert len(list(path.glob("*.log"))) == 2
+
+
+def test_a_table_is_a_stream_too(tmp_path: Path) -> None:
     path = write_segment(tmp_path / "n1", b"".join(three_batches())).parent
-    for clause in (f"OPTIONS (path '{path}')", f"LOCATION '{path}'", "OPTIONS (`bootstrap.controllers` 'localhost:1')"):
-        with pytest.raises(PySparkException, match="CREATE TEMPORARY VIEW name USING pykraft"):
-            spark.sql(f"CREATE TABLE never USING pykraft {clause}")
-    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW known USING pykraft OPTIONS (path '{path}')")
-    assert spark.table("known").count() == 6
-    write_segment(tmp_path / "n1", batch([b"c", b"d"], base_offset=6), base_offset=6)
-    assert spark.table("known").count() == 6
-    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW known USING pykraft OPTIONS (path '{path}')")
-    assert spark.table("known").count() == 8
+    columns = PykraftDataSource({"location": f"file:{path}", "owner": "me", "option.rows": "batches"}).schema()
+    stream = PykraftDataSource({}).streamReader(columns)
+    (position,) = stream.initialOffset()["replicas"].values()
+    assert position["path"] == str(path)
+    with pytest.raises(UsageError, match="one of records, batches"):
+        PykraftDataSource({"location": f"file:{path}", "option.rows": "columns"}).schema()
 
 
 def test_a_query_without_a_source_has_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ ENTRY_POINTS = {
     "pykraft.machine": "programs with a replicated state machine",
     "pykraft.machine.testing": "tests of programs with a replicated state machine",
     "pykraft.recipes": "programs with a key-value store",
+    "pykraft.spark.pipeline.query_metrics": "programs with streams of their own",
     "pykraft.spark.metadata.frames": "programs that query the tables of the metadata log",
 }
 """Modules that somebody outside the package imports, and who. What scripts in bin name counts by itself."""

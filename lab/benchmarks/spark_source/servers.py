@@ -31,20 +31,24 @@ PARTITIONS: Final = 2
 LINGER_MS: Final = 100
 
 
+def fetch_jars(pom: Path, folder: Path, *words: str) -> None:
+    """Let Maven put what this file names, and what that needs, into a folder. Errors: UsageError."""
+    command = ["mvn", "--quiet", "--batch-mode", "--file", str(pom), COPY_GOAL, f"-DoutputDirectory={folder}"]
+    command += ["-DincludeScope=runtime", *words]
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False)
+    except FileNotFoundError:
+        raise UsageError(f"there is no mvn on the PATH, which fetches what {pom} names") from None
+    if ended.returncode:
+        raise UsageError(f"Maven could not fetch what {pom} names:\n{ended.stdout}{ended.stderr}")
+
+
 def connector_jars() -> list[Path]:
     """The connector, fetched once into the user's cache folder. Errors: UsageError."""
     folder = cache_folder() / f"spark-kafka-connector-jars-{CONNECTOR_VERSION}"
     done = folder / "complete"
     if not done.exists():
-        pom = Path(__file__).with_name("pom.xml")
-        words = [f"-DoutputDirectory={folder}", "-DincludeScope=runtime", f"-DincludeArtifactIds={','.join(JARS)}"]
-        command = ["mvn", "--quiet", "--batch-mode", "--file", str(pom), COPY_GOAL, *words]
-        try:
-            ended = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False)
-        except FileNotFoundError:
-            raise UsageError("there is no mvn on the PATH, which fetches Spark's Kafka connector") from None
-        if ended.returncode:
-            raise UsageError(f"Maven could not fetch Spark's Kafka connector:\n{ended.stdout}{ended.stderr}")
+        fetch_jars(Path(__file__).with_name("pom.xml"), folder, f"-DincludeArtifactIds={','.join(JARS)}")
         done.touch()
     return sorted(folder.glob("*.jar"))
 

@@ -29,6 +29,7 @@ from typing import Final, Protocol, TypeAlias
 from pykraft.config import INT32_MAX
 from pykraft.errors import CorruptionError, UsageError
 from pykraft.host.ports import Ports
+from pykraft.log.segment import SegmentView
 from pykraft.protocol.batch import BatchHeader, scan
 from pykraft.types import Buffer, Offset
 
@@ -138,6 +139,9 @@ class ReadableLog(Protocol):
 
         Errors: UsageError outside of the log, CorruptionError for a damaged first batch.
         """
+
+    def views(self) -> Sequence[SegmentView]:
+        """All segments as readers see them now, ascending."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

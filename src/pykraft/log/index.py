@@ -54,6 +54,54 @@ class Lookup:
         return (self.positions[at - 1], self.last_deltas[at - 1]) if at else (0, None)
 
 
+class Times:
+    """Time entries, and the largest time so far; a reader may search them while the writer appends to them."""
+
+    __slots__ = ("_deltas", "_stamps", "largest", "largest_delta")
+
+    def __init__(self, stamps: array[int], deltas: array[int]) -> None:
+        self._stamps = stamps
+        self._deltas = deltas
+        self.largest, self.largest_delta = (stamps[-1], deltas[-1]) if stamps else (_NO_TIMESTAMP, 0)
+
+    def __len__(self) -> int:
+        return min(len(self._stamps), len(self._deltas))
+
+    def observe(self, timestamp: int, delta: int) -> None:
+        """Remember the time of this batch if it is the largest so far; ``delta`` is its last."""
+        if timestamp > self.largest:
+            self.largest, self.largest_delta = timestamp, delta
+
+    def finish(self) -> None:
+        """Add an entry for the largest time so far."""
+        if self.largest > (self._stamps[-1] if self._stamps else _NO_TIMESTAMP):
+            self._stamps.append(self.largest)
+            self._deltas.append(self.largest_delta)
+
+    def before(self, delta: int) -> Times:
+        """The entries below this delta."""
+        kept = bisect_left(self._deltas, delta)
+        return Times(self._stamps[:kept], self._deltas[:kept])
+
+    def content(self, first: int) -> bytes:
+        """File content from entry number ``first`` on."""
+        return b"".join(TIME_ENTRY.pack(self._stamps[at], self._deltas[at]) for at in range(first, len(self)))
+
+    def first_that_may_have(self, timestamp: int) -> int | None:
+        """All batches of smaller deltas are older than this; None when all batches of the segment are."""
+        if self.largest < timestamp:
+            return None
+        at = bisect_left(self._stamps, timestamp, hi=len(self))
+        return self._deltas[at - 1] + 1 if at else 0
+
+    def newest_before(self, delta: int) -> int:
+        """No batch below this delta is newer than the time returned."""
+        count = len(self)
+        at = bisect_left(self._deltas, delta, hi=count)
+        # The next entry counts all batches before its own.
+        return self._stamps[at] if at < count else self.largest
+
+
 class SegmentIndex:
     """The entries of one segment, in memory. One writer; other threads may search `lookup`."""
 
@@ -61,11 +109,8 @@ class SegmentIndex:
         self._base_offset = base_offset
         self._interval_bytes = interval_bytes
         self.lookup = Lookup(array("i"), array("i"))
-        self._timestamps = array("q")
-        self._timestamp_deltas = array("i")
+        self.times = Times(array("q"), array("i"))
         self._bytes_since_entry = 0
-        self._max_timestamp = _NO_TIMESTAMP
-        self._max_timestamp_delta = 0
 
     @property
     def offsets_count(self) -> int:
@@ -73,7 +118,7 @@ class SegmentIndex:
 
     @property
     def times_count(self) -> int:
-        return len(self._timestamps)
+        return len(self.times)
 
     def observe(self, header: BatchHeader, position: int) -> None:
         """Count a batch at this position, appended now or found by recovery, and add its entry if one is due."""
@@ -104,23 +149,17 @@ class SegmentIndex:
 
     def _observe_times(self, run: BatchRun, begin: int, end: int) -> None:
         largest = max(run.max_timestamps[begin:end])
-        if largest > self._max_timestamp:
-            self._max_timestamp = largest
+        if largest > self.times.largest:
             first = run.max_timestamps.index(largest, begin, end)
-            self._max_timestamp_delta = run.last_offsets[first] - self._base_offset
+            self.times.observe(largest, run.last_offsets[first] - self._base_offset)
 
     def observe_time(self, header: BatchHeader) -> None:
         """Remember the batch's timestamp if it is the largest so far."""
-        if header.max_timestamp > self._max_timestamp:
-            self._max_timestamp = header.max_timestamp
-            self._max_timestamp_delta = header.last_offset - self._base_offset
+        self.times.observe(header.max_timestamp, header.last_offset - self._base_offset)
 
     def finish(self) -> None:
         """Add a time entry for the largest timestamp so far; also the last entry of a segment that is closed."""
-        last = self._timestamps[-1] if self._timestamps else _NO_TIMESTAMP
-        if self._max_timestamp > last:
-            self._timestamps.append(self._max_timestamp)
-            self._timestamp_deltas.append(self._max_timestamp_delta)
+        self.times.finish()
 
     def reopen(self) -> None:
         """Restart the byte count for the next entry, as Kafka does for a segment opened at start."""
@@ -135,11 +174,7 @@ class SegmentIndex:
         kept = bisect_left(self.lookup.last_deltas, end_delta)
         # New arrays: readers keep searching the ones they have.
         self.lookup = Lookup(self.lookup.last_deltas[:kept], self.lookup.positions[:kept])
-        kept_times = bisect_left(self._timestamp_deltas, end_delta)
-        self._timestamps = self._timestamps[:kept_times]
-        self._timestamp_deltas = self._timestamp_deltas[:kept_times]
-        self._max_timestamp = self._timestamps[-1] if kept_times else _NO_TIMESTAMP
-        self._max_timestamp_delta = self._timestamp_deltas[-1] if kept_times else 0
+        self.times = self.times.before(end_delta)
         self._bytes_since_entry = 0
         return self.lookup.positions[-1] if kept else 0
 
@@ -150,8 +185,7 @@ class SegmentIndex:
 
     def time_bytes(self, first: int = 0) -> bytes:
         """File content of the time index from entry number ``first`` on."""
-        stamps, deltas = self._timestamps, self._timestamp_deltas
-        return b"".join(TIME_ENTRY.pack(stamps[at], deltas[at]) for at in range(first, len(stamps)))
+        return self.times.content(first)
 
 
 class IndexFile:

@@ -10,9 +10,13 @@ end, and only what it has checked: CRC, epochs, and offsets without a gap from t
 one. It is immutable, so any thread may read while the writer works. After a truncation an old view may find bytes that
 are no longer its own and report corruption; `pykraft.log.log.Log` tells that from real corruption by its generation.
 
+A search by time asks the views where it has to look. Their answers are bounds: the time indexes are sparse and count
+every batch, so what they leave out is too old, and what they do not leave out may be.
+
 Source: Kafka's ``LogSegment``.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -21,7 +25,7 @@ from pykraft.config import LogSettings
 from pykraft.core.epochs import epoch_at
 from pykraft.errors import CorruptionError, ProtocolError, ReadError
 from pykraft.log.fs import File, Fs
-from pykraft.log.index import OFFSET_ENTRY, TIME_ENTRY, IndexFile, Lookup, SegmentIndex
+from pykraft.log.index import OFFSET_ENTRY, TIME_ENTRY, IndexFile, Lookup, SegmentIndex, Times
 from pykraft.log.open_files import OpenFiles, SegmentFile
 from pykraft.log.paths import DELETED, LOG, OFFSET_INDEX, SEGMENT_SUFFIXES, TIME_INDEX, segment_file
 from pykraft.log.scan import REPAIR, epoch_in_words, scan_headers
@@ -37,6 +41,7 @@ class SegmentView:
     path: Path
     file: File
     lookup: Lookup
+    times: Times
     base_offset: Offset
     end_offset: Offset
     size_bytes: int
@@ -117,6 +122,33 @@ class SegmentView:
 
     def _corruption(self, position: int, expected: str, found: str) -> CorruptionError:
         return CorruptionError(self.path, position=position, expected=expected, found=found, repair=REPAIR)
+
+
+def first_that_may_have(views: Sequence[SegmentView], timestamp: int) -> Offset:
+    """All batches before this offset are older than the timestamp (wall ms)."""
+    for view in views:
+        delta = view.times.first_that_may_have(timestamp)
+        if delta is not None:
+            return Offset(view.base_offset + delta)
+    return views[-1].end_offset if views else Offset(0)
+
+
+def piece_before(views: Sequence[SegmentView], end: Offset, size_bytes: int) -> tuple[Offset, int]:
+    """An offset about so many bytes before ``end``, in the same segment, and a time: no batch before it is newer."""
+    at = bisect_left(views, end, key=lambda view: view.base_offset) - 1
+    if at < 0:
+        return Offset(0), 0
+    view = views[at]
+    end_position = view.size_bytes
+    if end < view.end_offset:
+        end_position, _ = view.lookup.entry_before(end - 1 - view.base_offset)
+    entry = bisect_right(view.lookup.positions, end_position - size_bytes) - 1
+    delta = view.lookup.last_deltas[entry] if entry >= 0 else 0
+    times = [each.times.largest for each in views[:at]]
+    # All of this segment is looked at when the piece begins at its start.
+    if entry >= 0:
+        times.append(view.times.newest_before(delta))
+    return Offset(view.base_offset + delta), max(times, default=0)
 
 
 REWRITTEN_SIZE_BYTES: Final = 1024 * 1024
@@ -200,6 +232,7 @@ class Segment:
             path=self.path,
             file=self._file,
             lookup=content.index.lookup,
+            times=content.index.times,
             base_offset=content.base_offset,
             end_offset=content.end_offset,
             size_bytes=content.size_bytes,

@@ -108,8 +108,8 @@ class JobQueue:
         self._space = namespace("queue", name)
         self._ttl_ms = ttl_ms
         self._attempts = whole_number("attempts", attempts, least=1)
-        least = LEASE_TTL_MS_MIN if retry_ms else 0
-        self._retry_ms = whole_number("retry_ms", retry_ms, least=least, most=LEASE_TTL_MS_MAX)
+        least, name = (LEASE_TTL_MS_MIN, "retry_ms, if it is not 0,") if retry_ms else (0, "retry_ms")
+        self._retry_ms = whole_number(name, retry_ms, least=least, most=LEASE_TTL_MS_MAX)
 
     async def put(self, value: str) -> int:
         """Add a job; returns its number. Errors: those of `KeyValueStore.put`."""

@@ -17,20 +17,18 @@ import operator
 from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
-from itertools import accumulate, chain, islice, takewhile
+from itertools import chain, islice, repeat, takewhile
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 from weakref import ref
 
 from pykraft.errors import CompactedError
 from pykraft.recipes.key_value_commands import Condition, Item, KeyChange, KeyFormer, prefix, value_bytes
 
-PackedItem: TypeAlias = tuple[str, int, int, int, int]
-"""The fields of an `Item` after its key."""
-PackedChange: TypeAlias = tuple[int, str, PackedItem | None, PackedItem | None]
-"""A `KeyChange`, and what it replaced."""
-UNKNOWN: Final[PackedItem] = ("", 0, 0, 0, 0)
+PackedItem: TypeAlias = tuple[str, int, int, int, int, int]
+"""The fields of an `Item` after its key, and the size of the value in bytes."""
+UNKNOWN: Final[PackedItem] = ("", 0, 0, 0, 0, 0)
 """Was replaced by a change in a snapshot of a version that did not keep this."""
 
 
@@ -43,8 +41,6 @@ class Ordered(Protocol):
 K = TypeVar("K", bound=Ordered)
 PIECE_MAX: Final = 1_000
 """Values in a piece of `SortedValues`; one of twice as many is split."""
-ONE_BY_ONE_MAX: Final = 16
-"""Values that are deleted from a piece one by one; for more it is written anew."""
 
 
 class SortedValues(Generic[K]):
@@ -148,12 +144,9 @@ class SortedValues(Generic[K]):
         stop = begin + len(values)
         if piece[stop - 1 : stop] == [values[-1]]:
             del piece[begin:stop]
-        elif len(values) <= ONE_BY_ONE_MAX:
+        else:
             for value in values:
                 del piece[bisect_left(piece, value)]
-        else:
-            gone = set(values)
-            piece[begin:] = [value for value in piece[begin:] if value not in gone]
         self._lasts[at] = piece[-1]
 
 
@@ -173,7 +166,7 @@ class KeyView:
     def __iter__(self) -> Iterator[Item]:
         for key in chain.from_iterable(self._pieces):
             packed = self._former.get(key)
-            yield Item(key, *(self._items[key] if packed is None else packed))
+            yield _item(key, self._items[key] if packed is None else packed)
 
 
 CHANGES_MAX: Final = 100_000
@@ -191,6 +184,87 @@ _COMPARED: Final[dict[str, Callable[[Any, Any], bool]]] = {
 }
 
 
+class KeptChanges:
+    """Changes in their order, a column for each of their parts: so many are added at once, or leave, in little time."""
+
+    def __init__(self) -> None:
+        self.begin = 0
+        """The first one that is not dropped."""
+        self.revisions = array("q")
+        self.keys: list[str] = []
+        self.items: list[PackedItem | None] = []
+        """What they put."""
+        self.formers: list[PackedItem | None] = []
+        """What they replaced."""
+        self.size_bytes = 0
+        """Of those that are not dropped."""
+        self._sizes = array("q")
+        """Those of each revision count together."""
+
+    def __len__(self) -> int:
+        return len(self.keys) - self.begin
+
+    def __iter__(self) -> Iterator[KeyChange]:
+        return iter(self.between(self.begin, len(self.keys), "", ""))
+
+    def add(self, revision: int, key: str, packed: PackedItem | None, former: PackedItem | None) -> None:
+        """The key changed."""
+        size = (len(key) if packed is None else text_size_bytes(key) + packed[5]) + (0 if former is None else former[5])
+        self._free()
+        self.size_bytes += size
+        self._sizes.append(size)
+        self.revisions.append(revision)
+        self.keys.append(key)
+        self.items.append(packed)
+        self.formers.append(former)
+
+    def add_deletions(self, revision: int, keys: Sequence[str], formers: Sequence[PackedItem], size: int) -> None:
+        """These keys were deleted; ``size`` is that of all of them, which are dropped together."""
+        self._free()
+        self.size_bytes += size
+        self._sizes.extend(chain((size,), repeat(0, len(keys) - 1)))
+        self.revisions.extend(repeat(revision, len(keys)))
+        self.keys += keys
+        self.items += repeat(None, len(keys))
+        self.formers += formers
+
+    def find(self, revision: int) -> int:
+        """The first one of this revision, or of a later one."""
+        return bisect_left(self.revisions, revision, self.begin)
+
+    def whole(self, stop: int) -> int:
+        """This end, or that of the revision which it would cut."""
+        if not 0 < stop < len(self.keys):
+            return min(stop, len(self.keys))
+        return bisect_right(self.revisions, self.revisions[stop - 1], stop)
+
+    def drop(self, stop: int) -> None:
+        """Forget those before this one. They leave memory with the next changes."""
+        self.size_bytes -= sum(self._sizes[self.begin : stop])
+        self.begin = stop
+
+    def between(self, begin: int, stop: int, key: str, end: str | None) -> list[KeyChange]:
+        """Those of them that are of this range."""
+        return [
+            KeyChange(self.revisions[at], name, None if (packed := self.items[at]) is None else _item(name, packed))
+            for at, name in enumerate(self.keys[begin:stop], begin)
+            if is_in(name, key, end)
+        ]
+
+    def records(self) -> Iterator[KeyChange | KeyFormer]:
+        """All as they are at the moment of this call; before the first one of a key is what it replaced."""
+        columns = (self.revisions, self.keys, self.items, self.formers)
+        return _with_formers(zip(*(column[self.begin :] for column in columns), strict=True))
+
+    def _free(self) -> None:
+        """Let some of what was dropped leave memory."""
+        if self.begin:
+            freed = min(self.begin, FREED_MAX)
+            for column in (self._sizes, self.revisions, self.keys, self.items, self.formers):
+                del column[:freed]
+            self.begin -= freed
+
+
 class KeySpace:
     """One store's keys; it judges nothing."""
 
@@ -206,23 +280,19 @@ class KeySpace:
         self._items: dict[str, PackedItem] = {}
         self._views: list[ref[KeyView]] = []
         """Those that somebody reads, one while a snapshot is written."""
-        self._kept: list[PackedChange] = []
-        self._sizes = array("q")
-        """Bytes of all changes that ever were, up to and with each kept one."""
-        self._begin = 0
-        """The first of the kept changes that is not dropped."""
-        self._dropped_bytes = 0
+        self.kept: KeptChanges = KeptChanges()
         self._loaded: dict[str, PackedItem | None] = {}
         """While a snapshot is loaded: what the next change of a key replaces."""
 
     def get(self, key: str) -> Item | None:
         """The item of this key."""
         packed = self._items.get(key)
-        return None if packed is None else Item(key, *packed)
+        return None if packed is None else _item(key, packed)
 
     def range(self, key: str, end: str | None, limit: int | None) -> list[Item]:
         """The items of a range, in the order of their keys."""
-        return [Item(found, *self._items[found]) for found in islice(self.keys_in(key, end), limit)]
+        keys = [*islice(self.keys_in(key, end), limit)]
+        return [*map(_item, keys, map(self._items.__getitem__, keys))]
 
     def range_at(self, revision: int, key: str, end: str | None, limit: int | None) -> list[Item]:
         """The items of a range as they were at a revision: looks through all changes since.
@@ -231,19 +301,21 @@ class KeySpace:
         """
         self._require_kept(revision)
         if end is None and key in self._items and self._items[key][2] <= revision:
-            return [Item(key, *self._items[key])]  # it did not change since
+            return [_item(key, self._items[key])]  # it did not change since
+        begin = self.kept.find(revision + 1)
+        # Reversed, so that the first change of a key counts.
+        later = zip(reversed(self.kept.keys[begin:]), reversed(self.kept.formers[begin:]), strict=True)
         before: dict[str, PackedItem | None]
-        later = reversed(self._kept[self._find(revision + 1) :])  # so that the first change of a key counts
         if end is None:
-            before = {name: former for _, name, _, former in later if name == key}
+            before = {name: former for name, former in later if name == key}
         else:
-            before = {name: former for _, name, _, former in later if key <= name and (not end or name < end)}
+            before = {name: former for name, former in later if key <= name and (not end or name < end)}
         if any(former is UNKNOWN for former in before.values()):
             raise CompactedError(revision, self.revision)
         gone = sorted(name for name, former in before.items() if former is not None and name not in self._items)
         names = merge(self.keys_in(key, end), gone)
         known = ((name, before.get(name, self._items.get(name))) for name in names)
-        return [*islice((Item(name, *packed) for name, packed in known if packed is not None), limit)]
+        return [*islice((_item(name, packed) for name, packed in known if packed is not None), limit)]
 
     def last(self, key: str, end: str | None) -> Item | None:
         """The last item of a range."""
@@ -254,16 +326,6 @@ class KeySpace:
         """How many keys a range has."""
         return int(key in self._items) if end is None else self.keys.count(key, end or None)
 
-    @property
-    def kept(self) -> list[KeyChange]:
-        """All changes that are kept."""
-        return [*map(_unpacked, self._kept[self._begin :])]
-
-    @property
-    def kept_size_bytes(self) -> int:
-        """Of the changes that are kept."""
-        return (self._sizes[-1] if self._sizes else self._dropped_bytes) - self._dropped_bytes
-
     def records(self) -> Iterator[Item | KeyChange | KeyFormer]:
         """All items in the order of their keys, then all changes, as they are at the moment of this call.
 
@@ -271,7 +333,7 @@ class KeySpace:
         """
         view = KeyView(self.keys.freeze(), self._items)
         self._views.append(ref(view, self._views.remove))
-        return chain(view, _with_formers(self._kept[self._begin :]))
+        return chain(view, self.kept.records())
 
     def keys_in(self, key: str, end: str | None) -> Iterator[str]:
         """The keys of a range, in their order; do not change any meanwhile."""
@@ -295,7 +357,7 @@ class KeySpace:
         former = self._items.get(item.key)
         packed = self.load(item)
         self._start(item.modified)
-        self._keep(item.modified, item.key, packed, former)
+        self.kept.add(item.modified, item.key, packed, former)
 
     def delete(self, keys: Sequence[str], revision: int) -> list[tuple[int, str]]:
         """Delete keys that exist, in their order; returns the leases of those that have one, with the keys."""
@@ -304,18 +366,12 @@ class KeySpace:
         former = [*map(self._items.pop, keys)]
         for key, packed in zip(keys, former, strict=True) if self._views else ():
             self._keep_for_views(key, packed)
-        sizes, leased = [], []
-        for key, (value, _, _, _, lease) in zip(keys, former, strict=True):
-            sizes.append(len(key) + (len(value) if value.isascii() else len(value_bytes(value))))
-            if lease:
-                leased.append((lease, key))
-        self.size_bytes -= sum(sizes) + text_size_bytes("".join(keys)) - len("".join(keys))
+        text, values_bytes, leases = "".join(keys), sum(map(_SIZE_OF, former)), [*map(_LEASE_OF, former)]
+        self.size_bytes -= text_size_bytes(text) + values_bytes
         self.keys.remove(keys)
         self._start(revision)
-        before = self._free()
-        self._kept.extend([(revision, key, None, packed) for key, packed in zip(keys, former, strict=True)])
-        self._sizes.extend(islice(accumulate(sizes, initial=before), 1, None))
-        return leased
+        self.kept.add_deletions(revision, keys, former, len(text) + values_bytes)
+        return [pair for pair in zip(leases, keys, strict=True) if pair[0]] if any(leases) else []
 
     def load(self, item: Item) -> PackedItem:
         """Set an item without a change."""
@@ -323,33 +379,29 @@ class KeySpace:
         former = self._items.get(key)
         if former is None:
             self.keys.add(key)
+            self.size_bytes += text_size_bytes(key)
         else:
             self._keep_for_views(key, former)
-            self.size_bytes -= size_bytes(key, former)
-        packed = self._items[key] = (item.value, item.created, item.modified, item.version, item.lease)
-        self.size_bytes += size_bytes(key, packed)
+            self.size_bytes -= former[5]
+        packed = self._items[key] = _packed(item)
+        self.size_bytes += packed[5]
         return packed
 
     def load_change(self, change: KeyChange) -> None:
         """Keep this change, which a snapshot has."""
         item = change.item
-        packed = None if item is None else (item.value, item.created, item.modified, item.version, item.lease)
+        packed = None if item is None else _packed(item)
         unknown = UNKNOWN if item is None or item.version > 1 else None
-        self._keep(change.revision, change.key, packed, self._loaded.get(change.key, unknown))
+        self.kept.add(change.revision, change.key, packed, self._loaded.get(change.key, unknown))
         self._loaded[change.key] = packed
 
     def load_former(self, item: Item) -> None:
         """The next change of this key that a snapshot has replaced this item."""
-        self._loaded[item.key] = (item.value, item.created, item.modified, item.version, item.lease)
+        self._loaded[item.key] = _packed(item)
 
     def loaded(self) -> None:
         """The snapshot is complete."""
         self._loaded = {}
-
-    def _keep(self, revision: int, key: str, packed: PackedItem | None, former: PackedItem | None) -> None:
-        size = text_size_bytes(former[0]) if former is not None else 0
-        self._sizes.append(self._free() + size + (len(key) if packed is None else size_bytes(key, packed)))
-        self._kept.append((revision, key, packed, former))
 
     def changes(self, revision: int, key: str, end: str | None) -> tuple[list[KeyChange], int]:
         """Some changes of this range from a revision on, and the revision from which to go on.
@@ -357,30 +409,24 @@ class KeySpace:
         Errors: CompactedError when changes from this revision on are no longer kept.
         """
         self._require_kept(revision)
-        begin = self._find(revision)
-        stop = self._whole(begin + SCANNED_MAX)
-        found = [_unpacked(one) for one in self._kept[begin:stop] if is_in(one[1], key, end)]
-        return found, self.revision + 1 if stop == len(self._kept) else _revision_of(self._kept[stop])
+        kept, begin = self.kept, self.kept.find(revision)
+        stop = kept.whole(begin + SCANNED_MAX)
+        following = self.revision + 1 if stop == len(kept.keys) else kept.revisions[stop]
+        return kept.between(begin, stop, key, end), following
 
     def changed_keys(self, revision: int) -> list[str]:
         """The keys that changed at this revision, the last one."""
-        begin = len(self._kept)
-        while begin > self._begin and self._kept[begin - 1][0] == revision:
-            begin -= 1
-        return [key for _, key, _, _ in self._kept[begin:]]
+        return self.kept.keys[self.kept.find(revision) :]
 
     def compact(self, revision: int) -> None:
         """Drop the changes before this revision."""
         if revision > self.oldest_revision:
-            self._drop(self._find(revision))
+            self.kept.drop(self.kept.find(revision))
             self.oldest_revision = revision
 
     def _require_kept(self, revision: int) -> None:
         if revision < self.oldest_revision:
             raise CompactedError(revision, self.oldest_revision)
-
-    def _find(self, revision: int) -> int:
-        return bisect_left(self._kept, revision, self._begin, key=_revision_of)
 
     def _keep_for_views(self, key: str, former: PackedItem) -> None:
         for found in self._views:
@@ -390,31 +436,13 @@ class KeySpace:
 
     def _start(self, revision: int) -> None:
         """The next change has this revision."""
-        is_full = len(self._kept) - self._begin > CHANGES_MAX or self.kept_size_bytes > CHANGES_SIZE_BYTES_MAX
+        kept = self.kept
         # Not within a revision: its changes are dropped together.
-        if is_full and self.revision < revision:
-            quarter = self._whole(self._begin + (len(self._kept) - self._begin) // 4 + 1)
-            self.oldest_revision = _revision_of(self._kept[quarter - 1]) + 1
-            self._drop(quarter)
+        if self.revision < revision and (len(kept) > CHANGES_MAX or kept.size_bytes > CHANGES_SIZE_BYTES_MAX):
+            quarter = kept.whole(kept.begin + len(kept) // 4 + 1)
+            self.oldest_revision = kept.revisions[quarter - 1] + 1
+            kept.drop(quarter)
         self.revision = revision
-
-    def _free(self) -> int:
-        """Let some of what was dropped leave memory; returns the bytes of all changes that ever were."""
-        if self._begin:
-            freed = min(self._begin, FREED_MAX)
-            del self._kept[:freed], self._sizes[:freed]
-            self._begin -= freed
-        return self._sizes[-1] if self._sizes else self._dropped_bytes
-
-    def _drop(self, stop: int) -> None:
-        if stop:
-            self._dropped_bytes, self._begin = self._sizes[stop - 1], stop
-
-    def _whole(self, stop: int) -> int:
-        kept = self._kept
-        while 0 < stop < len(kept) and _revision_of(kept[stop]) == _revision_of(kept[stop - 1]):
-            stop += 1
-        return min(stop, len(kept))
 
 
 SEARCH_COST: Final = 16
@@ -534,26 +562,26 @@ def text_size_bytes(text: str) -> int:
     return len(text) if text.isascii() else len(value_bytes(text))
 
 
-def size_bytes(key: str, packed: PackedItem) -> int:
-    """The size of a key and its value in UTF-8."""
-    return text_size_bytes(key) + text_size_bytes(packed[0])
+_LEASE_OF: Final = operator.itemgetter(4)
+_SIZE_OF: Final = operator.itemgetter(5)
 
 
-def _revision_of(change: PackedChange) -> int:
-    return change[0]
+def _packed(item: Item) -> PackedItem:
+    return item.value, item.created, item.modified, item.version, item.lease, text_size_bytes(item.value)
 
 
-def _unpacked(change: PackedChange) -> KeyChange:
-    revision, key, packed, _ = change
-    return KeyChange(revision, key, None if packed is None else Item(key, *packed))
+def _item(key: str, packed: PackedItem) -> Item:
+    value, created, modified, version, lease, _ = packed
+    return Item(key, value, created, modified, version, lease)
 
 
-def _with_formers(changes: Sequence[PackedChange]) -> Iterator[KeyChange | KeyFormer]:
+def _with_formers(
+    changes: Iterable[tuple[int, str, PackedItem | None, PackedItem | None]],
+) -> Iterator[KeyChange | KeyFormer]:
     seen: set[str] = set()
-    for change in changes:
-        _, key, _, former = change
+    for revision, key, packed, former in changes:
         if key not in seen:
             seen.add(key)
             if former is not None and former is not UNKNOWN:
-                yield KeyFormer(Item(key, *former))
-        yield _unpacked(change)
+                yield KeyFormer(_item(key, former))
+        yield KeyChange(revision, key, None if packed is None else _item(key, packed))

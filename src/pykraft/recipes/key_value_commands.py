@@ -14,6 +14,8 @@ Source: ours (ADR 087, ADR 183); PEP 383 for bytes in text.
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+import msgspec
+
 from pykraft.client.arguments import INT64_MAX, whole_number
 from pykraft.errors import UsageError
 
@@ -33,8 +35,8 @@ ItemField: TypeAlias = Literal["value", "created", "modified", "version", "lease
 ComparisonOperator: TypeAlias = Literal["==", "!=", "<", ">"]
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+# Not a dataclass: 10,000 of these are in one result, and take a quarter of the time, of the garbage collector none.
+class Item(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
     """A key with its value: the revisions that created and last changed it, how often it was put, its lease or 0."""
 
     key: str

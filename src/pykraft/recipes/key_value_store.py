@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Final, Protocol
+from typing import Final
 
 from pykraft import errors
 from pykraft.client.arguments import INT64_MAX, whole_number
@@ -33,22 +33,6 @@ BLOCKS_MAX: Final = 2_000
 """Blocks that share one lease: each has a few keys, and a lease has 10,000 at most."""
 
 
-class LeaseLimit(Protocol):
-    """Until when a lease is held; `asyncio.Timeout` is one."""
-
-    def expired(self) -> bool:
-        """Whether nobody holds it any more."""
-        ...
-
-    def when(self) -> float | None:
-        """The limit, by the loop's clock."""
-        ...
-
-    def reschedule(self, when: float, /) -> None:
-        """Move it."""
-        ...
-
-
 def _check_ttl(ttl_ms: int) -> None:
     most = key_value_commands.LEASE_TTL_MS_MAX
     whole_number("ttl_ms", ttl_ms, least=key_value_commands.LEASE_TTL_MS_MIN, most=most)
@@ -57,7 +41,8 @@ def _check_ttl(ttl_ms: int) -> None:
 class NodeLease:
     """A lease that many blocks of one node share, see `KeyValueStore.hold`; ``lease`` is its id.
 
-    It is kept while there are blocks, and a little longer, so that the next one need not open another.
+    It is kept while there are blocks, and a little longer, so that the next one need not open another. `expired`,
+    `when` and `reschedule` are those of `asyncio.Timeout`: the limit of a lease that is held.
     """
 
     def __init__(self, store: KeyValueStore, ttl_ms: int) -> None:
@@ -144,15 +129,15 @@ class NodeLease:
                 await self._store.end_lease(self.lease)
 
     def expired(self) -> bool:
-        """See `LeaseLimit`."""
+        """Whether nobody holds it any more."""
         return not self._blocks or self._limit_s <= asyncio.get_running_loop().time()
 
     def when(self) -> float:
-        """See `LeaseLimit`."""
+        """The limit, by the loop's clock."""
         return self._limit_s
 
     def reschedule(self, when: float, /) -> None:
-        """See `LeaseLimit`."""
+        """Move it, for all blocks."""
         self._limit_s = when
         for limit in self._blocks:
             if not limit.expired():
@@ -368,7 +353,7 @@ class KeyValueStore:
         async with known.block():
             yield known
 
-    async def keep_until(self, lease: int, held_s: float, limit: LeaseLimit) -> None:
+    async def keep_until(self, lease: int, held_s: float, limit: asyncio.Timeout | NodeLease) -> None:
         """Keep a lease until its limit, which moves with each success."""
         loop = asyncio.get_running_loop()
         pause_s = held_s / KEEPS

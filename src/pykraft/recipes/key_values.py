@@ -9,14 +9,17 @@ Source: ours (ADR 084, ADR 087, ADR 103, ADR 181); the model is that of etcd's v
 
 from __future__ import annotations
 
-import json
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
+from heapq import heapify, heappop
 from io import BytesIO
 from itertools import chain, islice, starmap
+from operator import attrgetter
 from typing import Any, ClassVar, Final
+
+import msgspec
 
 from pykraft.client.arguments import whole_number
 from pykraft.client.listener import StableRecords
@@ -84,6 +87,8 @@ class RecordSerde:
     ) -> None:
         """Older versions refuse commands that are longer as JSON than ``json_max``."""
         self._classes = {one.__name__: one for one in classes}
+        names = {one: one.__match_args__ for one in classes}  # type: ignore[attr-defined]
+        self._fields = {one: attrgetter("__class__.__name__", *names[one]) for one in classes}
         self._check = check
         self._json_max = json_max
 
@@ -91,17 +96,34 @@ class RecordSerde:
         """Errors: what ``check`` raises."""
         if self._check is not None:
             self._check(record)
-        plain = _plain(record)
-        data = _encode(plain).encode()
+        data = _encode(self._plain(record))
         if len(data) <= self._json_max:
             return data
         texts: list[bytes] = []
-        return b"\0".join([_encode(_without_texts(plain, texts)).encode(), b"".join(texts)])
+        return b"\0".join([_encode(_without_texts(from_json(data), texts)), b"".join(texts)])
 
     def deserialize(self, data: bytes) -> Any:  # noqa: ANN401 - as above
         """Errors: ValueError, TypeError or KeyError for what is none of these."""
         plain, _, texts = data.partition(b"\0")
         return self._built(from_json(plain), BytesIO(texts))
+
+    def _plain(self, value: Any) -> Any:  # noqa: ANN401 - JSON
+        kind = type(value)
+        if kind is Item:
+            marked = _marked(value.value)
+            return value if marked is value.value else msgspec.structs.replace(value, value=marked)
+        if kind is tuple:
+            return [*map(self._plain, value)]
+        fields_of = self._fields.get(kind)
+        if fields_of is None:
+            return value
+        name, *parts = fields_of(value)
+        at = _VALUE_AT.get(kind)
+        if at is None:
+            return [name, *map(self._plain, parts)]
+        if isinstance(parts[at], str):
+            parts[at] = _marked(parts[at])
+        return [name, *parts]
 
     def _built(self, value: Any, texts: BytesIO) -> Any:  # noqa: ANN401 - JSON
         if isinstance(value, dict):
@@ -109,7 +131,8 @@ class RecordSerde:
         if not isinstance(value, list):
             return value
         if value and isinstance(value[0], str):
-            one_class, parts = self._classes[value[0]], [self._built(one, texts) for one in value[1:]]
+            one_class = self._classes[value[0]]
+            parts = [one if type(one) in _PLAIN else self._built(one, texts) for one in value[1:]]
             at = _VALUE_AT.get(one_class)
             if at is not None and str(parts[at])[:1] == "\0" and parts[at].startswith(BINARY_MARK):
                 with suppress(ValueError):  # an older program put this text without the service
@@ -120,7 +143,8 @@ class RecordSerde:
 
 BINARY_MARK: Final = "\0base64:"
 _VALUE_AT: Final[dict[type, int]] = {Item: 1, Put: 1, Condition: 3}
-"""Which of their fields is a value."""
+"""Which of their fields is a value; none of their fields has a record in it."""
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
 
 
 def _marked(value: str) -> str:
@@ -136,17 +160,7 @@ def _marked(value: str) -> str:
     return BINARY_MARK + b64encode(value_bytes(value)).decode("ascii")
 
 
-_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401 - JSON
-    if is_dataclass(value):
-        record = [type(value).__name__, *(_plain(getattr(value, field.name)) for field in fields(value))]
-        at = _VALUE_AT.get(type(value))
-        if at is not None and isinstance(record[at + 1], str):
-            record[at + 1] = _marked(record[at + 1])
-        return record
-    return [_plain(one) for one in value] if isinstance(value, tuple) else value
+_encode: Final = msgspec.json.Encoder().encode
 
 
 def _without_texts(value: Any, texts: list[bytes]) -> Any:  # noqa: ANN401 - JSON
@@ -205,7 +219,7 @@ class _Lease:
     expires_ms: int
     keys: set[str] = field(default_factory=set)
     ending: list[str] | None = None
-    """Once it is over: the keys that are left, the last first."""
+    """Once it is over: a heap of the keys that are left."""
 
 
 class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
@@ -357,7 +371,11 @@ class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
         succeeded = all(map(self.space.holds, transaction.conditions))
         chosen = transaction.then if succeeded else transaction.otherwise
         found = tuple(tuple(self.range(one.key, one.end, one.limit)) for one in chosen if isinstance(one, Get))
-        if sum(item_size_bytes(item) for items in found for item in items) > FOUND_SIZE_BYTES_MAX:
+        items = [*chain.from_iterable(found)]
+        size = sum([len(item.key) + len(item.value) for item in items])
+        if size <= FOUND_SIZE_BYTES_MAX:  # in characters, of which each has a byte or more
+            size = text_size_bytes("".join([item.key + item.value for item in items]))
+        if size > FOUND_SIZE_BYTES_MAX:
             raise CommandRejectedError(f"it finds more than {FOUND_SIZE_BYTES_MAX} bytes: lower the limit of its Get")
         self._require_room([one for one in chosen if isinstance(one, Put)], time_ms)
         gone = sum(self.space.count(one.key, one.end) for one in chosen if isinstance(one, Delete))
@@ -441,9 +459,10 @@ class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
         state, revision = self._leases[lease], self.space.revision + 1
         # In their order: a set has another one in each process. No key joins a lease that is over.
         if state.ending is None:
-            state.ending = sorted(state.keys, reverse=True)
-        first, state.ending = state.ending[-ENDED_MAX:], state.ending[:-ENDED_MAX]
-        count = self._delete([key for key in reversed(first) if key in state.keys], revision)
+            state.ending = [*state.keys]
+            heapify(state.ending)
+        first = [heappop(state.ending) for _ in range(min(ENDED_MAX, len(state.ending)))]
+        count = self._delete([key for key in first if key in state.keys], revision)
         if not state.keys:
             del self._leases[lease]
             self._expiries.remove([(state.expires_ms, lease)])

@@ -7,20 +7,22 @@ ends where a start of its node would end it, and an end that nobody can judge is
 Source: PySpark ``DataSource`` (SPARK-44076), its stream reader and its writers.
 """
 
+import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from pykraft.spark.data_source.decode import partitions_of, read_split
 from pykraft.spark.data_source.file_plan import check_bounds, find_replicas, plan_batch, split_size_bytes
 from pykraft.spark.data_source.file_stream import FilesStreamReader
-from pykraft.spark.data_source.options import SourceOptions, parse_options
+from pykraft.spark.data_source.options import OF_LOG, SourceOptions, parse_options, table_options
 from pykraft.spark.data_source.selection import bounds_of, columns_for, select, spark_columns
 from pykraft.spark.error_text import rows_without_traceback, without_traceback
 from pykraft.spark.spark_versions import (
@@ -81,6 +83,24 @@ class FilteringLogReader(LogReader):
         return filters
 
 
+TABLE: Final = "pykraft.options"
+"""In the metadata of the first column of a table of Spark's catalog: the options of the table, in JSON."""
+
+
+def columns_with(options: Mapping[str, str], columns: StructType) -> StructType:
+    """Columns that keep the options of their table, which Spark does not hand over when it reads the table."""
+    first, *others = columns
+    kept = StructField(first.name, first.dataType, first.nullable, {TABLE: json.dumps(options)})
+    return StructType([kept, *others])
+
+
+def options_for(given: Mapping[str, str], columns: StructType) -> dict[str, str]:
+    """A query's own options, and those of the table that it reads, if it reads one; its own come first."""
+    own = {name.lower(): value for name, value in given.items()}
+    kept = next((field.metadata[TABLE] for field in columns if TABLE in field.metadata), None)
+    return own if kept is None or OF_LOG & own.keys() else json.loads(kept) | own
+
+
 class PykraftDataSource(DataSource):
     """The source and the sink ``pykraft``."""
 
@@ -91,18 +111,21 @@ class PykraftDataSource(DataSource):
     @without_traceback
     def schema(self) -> StructType:
         """See `DataSource`. Errors: UsageError for wrong options."""
-        return columns_for(parse_options(self.options))
+        of_table = table_options(self.options)
+        columns = columns_for(parse_options(of_table or self.options))
+        return columns if of_table is None else columns_with(of_table, columns)
 
     @without_traceback
     def reader(self, schema: StructType | pa.Schema) -> DataSourceReader:
         """See `DataSource`. Errors: UsageError for wrong options, and for columns that the source does not have."""
-        options = parse_options(self.options)
-        return (FilteringLogReader if options.pushes_filters else LogReader)(options, spark_columns(schema))
+        columns = spark_columns(schema)
+        options = parse_options(options_for(self.options, columns))
+        return (FilteringLogReader if options.pushes_filters else LogReader)(options, columns)
 
     @without_traceback
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """See `DataSource`. Errors: as `reader`."""
-        options = parse_options(self.options)
+        options = parse_options(options_for(self.options, schema))
         if options.controllers:
             from pykraft.spark.data_source.live import LiveStreamReader
 

@@ -314,6 +314,9 @@ class Log:
             raise found
         return found[1]
 
+    def views(self) -> tuple[()]:
+        return ()
+
 
 def view(end: int, start: int = 0) -> LogView:
     snapshots = [OffsetAndEpoch(Offset(start), EPOCH)] if start else []

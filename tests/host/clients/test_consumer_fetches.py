@@ -8,6 +8,7 @@ from pykraft.config import METADATA_TOPIC_NAME
 from pykraft.errors import ErrorCode
 from pykraft.host.clients import consumer_fetches
 from pykraft.host.groups.group_table import deleted_group
+from pykraft.host.ports import AT_ONCE_MS
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import decode_records, encode_group_batch, scan
 from pykraft.types import Epoch, Offset, Uuid
@@ -228,6 +229,41 @@ def test_fetches_that_wait_cost_a_step_nothing_until_they_may_have_enough(
     leader.status = leader.status._replace(epoch=Epoch(5))
     leader.clients.after_step(leader.status)
     assert len(served) == 1, "another epoch may end a wait"
+
+
+@pytest.mark.parametrize("limits", [(3, 1_000_000), (1_000, 250)], ids=["answers", "bytes"])
+def test_fetches_that_are_due_together_are_answered_some_in_each_step(
+    leader: Leader, monkeypatch: pytest.MonkeyPatch, limits: tuple[int, int]
+) -> None:
+    names = ("ANSWERS_PER_STEP_MAX", "ANSWERED_BYTES_PER_STEP_MAX")
+    for name, limit in zip(names, limits, strict=True):
+        monkeypatch.setattr(consumer_fetches, name, limit)
+    batch = batch_of([bytes(20)])
+    assert 2 * len(batch[1]) < 250 < 3 * len(batch[1]), "three answers pass the limit"
+    for _ in range(8):
+        leader.ask(ApiKey.FETCH, 12, fetch(0, max_wait_ms=500))
+    leader.clients.poll(0)
+    leader.append(batch)
+    found = [len(leader.answers)]
+    while leader.clients.next_deadline_ms == AT_ONCE_MS:
+        leader.clients.poll(0)
+        found.append(len(leader.answers))
+    assert found == [3, 6, 8]
+    assert leader.clients.next_deadline_ms is None, "nothing is left to do"
+
+
+def test_fetches_whose_time_is_over_together_are_answered_some_in_each_step(
+    leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumer_fetches, "ANSWERS_PER_STEP_MAX", 3)
+    for _ in range(8):
+        leader.ask(ApiKey.FETCH, 12, fetch(0, max_wait_ms=500))
+    leader.clients.poll(0)
+    found = []
+    while leader.clients.next_deadline_ms is not None:
+        leader.clients.poll(500)
+        found.append(len(leader.answers))
+    assert found == [3, 6, 8]
 
 
 def test_a_fetch_above_the_high_watermark_counts_bytes_from_its_offset_on(leader: Leader) -> None:

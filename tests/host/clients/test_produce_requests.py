@@ -31,7 +31,7 @@ from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import decode_records
 from pykraft.types import Epoch, Offset
 from tests.host.clients.world import FOLLOWS, LEADS, Leader, batch_of, produce, resealed
-from tests.host.fakes import TOPIC_NAME, endpoint
+from tests.host.fakes import TOPIC_ID, TOPIC_NAME, endpoint
 from tests.memory import TRIES_MAX, taking_less_than
 
 ID = (4 << COUNTER_BITS) + 1
@@ -69,6 +69,18 @@ def test_a_batch_goes_into_the_log_as_it_came_and_is_answered_when_it_is_committ
     [_, (header, data)] = leader.recent.take(leader.view.start_offset, leader.recent.end_offset, 10_000)
     assert (header.base_offset, header.epoch, header.producer_id) == (1, 4, ID)
     assert [(one.offset, one.value) for one in decode_records(data)] == [(1, b"a"), (2, b"b")]
+
+
+def test_a_topic_is_named_by_its_id_since_version_13(leader: Leader) -> None:
+    for name, code in ((METADATA_TOPIC_NAME, ErrorCode.NONE), ("other", ErrorCode.UNKNOWN_TOPIC_ID)):
+        body = produce(batch_of()[1], name=name)
+        leader.ask(ApiKey.PRODUCE, 13, body)
+        if not code:
+            leader.decide()
+            leader.commit()
+        [topic] = leader.answer()["responses"]
+        assert topic["topic_id"] == body["topic_data"][0]["topic_id"]
+        assert topic["partition_responses"][0]["error_code"] == code
 
 
 def test_a_large_batch_is_checked_off_the_loop(leader: Leader) -> None:
@@ -149,7 +161,7 @@ def test_batches_that_wait_to_be_checked_take_bounded_memory(leader: Leader, mon
     assert leader.answers == [], "there is room again"
 
 
-@pytest.mark.parametrize("version", range(3, 13))
+@pytest.mark.parametrize("version", range(3, 14))
 @pytest.mark.parametrize("transactional_id", [None, "t"])
 def test_a_request_that_is_too_large_is_refused_by_its_beginning(version: int, transactional_id: str | None) -> None:
     body = produce(bytes(10_000), transactional_id=transactional_id)
@@ -160,7 +172,9 @@ def test_a_request_that_is_too_large_is_refused_by_its_beginning(version: int, t
         encode_response(ApiKey.PRODUCE, version, 1, told)
         [topic] = told["responses"]
         [part] = topic["partition_responses"]
-        assert (topic["name"], part["index"], part["error_code"]) == (TOPIC_NAME, 0, ErrorCode.MESSAGE_TOO_LARGE)
+        named = {"name": TOPIC_NAME} if version < 13 else {"topic_id": TOPIC_ID}
+        del topic["partition_responses"]
+        assert (topic, part["index"], part["error_code"]) == (named, 0, ErrorCode.MESSAGE_TOO_LARGE)
 
 
 def test_what_cannot_be_refused_in_words_closes_the_connection() -> None:

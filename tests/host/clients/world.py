@@ -11,7 +11,7 @@ from typing import Any
 
 from crc32c import crc32c
 
-from pykraft.config import NodeConfig
+from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, NodeConfig
 from pykraft.core.effects import NotifyLeaderChange, PlannedBatch
 from pykraft.core.events import Proposed
 from pykraft.core.log_view import LogView
@@ -30,7 +30,7 @@ from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import encode_batch
 from pykraft.protocol.schema import Body
 from pykraft.types import Buffer, Epoch, NodeId, Offset, Uuid
-from tests.host.fakes import LISTENER, TOPIC_NAME, FakePorts, at, listeners
+from tests.host.fakes import LISTENER, TOPIC_ID, TOPIC_NAME, FakePorts, at, listeners
 from tests.host.fakes import config as node_config
 
 AFTER_CRC = struct.Struct(">hiqqqhii")
@@ -100,6 +100,10 @@ class Log:
     def read(self, offset: Offset, size_bytes_max: int) -> Buffer:
         """See `pykraft.host.fetch_read.ReadableLog`."""
         raise AssertionError((offset, size_bytes_max))
+
+    def views(self) -> tuple[()]:
+        """See `pykraft.host.fetch_read.ReadableLog`."""
+        return ()
 
 
 class Leader:
@@ -220,8 +224,9 @@ class Leader:
 
 
 def produce(records: Buffer | None, *, name: str = TOPIC_NAME, index: int = 0, **changes: Any) -> Body:
-    """The body of a Produce request."""
-    topic = {"name": name, "partition_data": [{"index": index, "records": records}]}
+    """The body of a Produce request, of any version."""
+    topic_id = {TOPIC_NAME: TOPIC_ID, METADATA_TOPIC_NAME: METADATA_TOPIC_ID}.get(name, bytes(range(16)))
+    topic = {"name": name, "topic_id": topic_id, "partition_data": [{"index": index, "records": records}]}
     return {"transactional_id": None, "acks": -1, "timeout_ms": 1, "topic_data": [topic]} | changes
 
 

@@ -38,7 +38,6 @@ def main(words: Sequence[str]) -> int:
     """The command line; see the module."""
     options = _options(words)
     names = options.clients or list(NAMES)
-    modes = {"idempotent": [True], "acks-all": [False], "both": [True, False]}[options.mode]
     console = Console(stderr=True)
     documents: list[dict[str, Any]] = []
     failures: list[str] = []
@@ -52,9 +51,7 @@ def main(words: Sequence[str]) -> int:
         console.print(str(error), style="red")
         return 2
     for name in names:
-        for is_idempotent in modes:
-            if name == SPARK and not is_idempotent:
-                continue
+        for is_idempotent in _modes(name, options.mode):
             try:
                 documents.append(_run(name, options, console, is_idempotent=is_idempotent))
                 failures += [f"{name}: {problem}" for problem in documents[-1]["problems"]]
@@ -70,6 +67,13 @@ def main(words: Sequence[str]) -> int:
     for failure in failures:
         console.print(f"FAILED {failure}", style="red", markup=False)
     return 1 if failures else 0
+
+
+def _modes(name: str, wanted: str) -> list[bool]:
+    """The values of ``is_idempotent`` that are wanted and that the client has."""
+    # The producers of Spark's connector are always idempotent.
+    has = {True} if name == SPARK else {False, CONTENDERS[name].has_idempotence}
+    return [mode for mode in {"idempotent": [True], "acks-all": [False], "both": [True, False]}[wanted] if mode in has]
 
 
 def _run(name: str, options: argparse.Namespace, console: Console, *, is_idempotent: bool) -> dict[str, Any]:

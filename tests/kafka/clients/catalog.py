@@ -19,10 +19,13 @@ from typing import Final, Protocol
 from lab.kafka.jars import KAFKA_VERSION
 from pykraft.errors import UsageError
 from pykraft.local.voters import SOURCES
+from pykraft.process.extras import cache_folder
+from tests.go_program import go_program
 from tests.kafka.clients.program import COMPRESSIONS, paced
 from tests.kafka.clients.verdict import Place
 
-ROOT: Final = Path(__file__).resolve().parents[3]
+HERE: Final = Path(__file__).resolve().parent
+ROOT: Final = HERE.parents[2]
 TOOLS: Final = "org.apache.kafka.tools"
 STAYS: Final = ("-E",)
 """Without it kcat ends when it is connected to no node for a moment, which librdkafka would survive."""
@@ -70,6 +73,11 @@ class Contender(Protocol):
         """Those that it has."""
         ...
 
+    @property
+    def has_idempotence(self) -> bool:
+        """Whether its producer can be idempotent."""
+        ...
+
     def version(self) -> str:
         """The version that is installed. Errors: UsageError when it is not."""
         ...
@@ -84,19 +92,21 @@ class Contender(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PythonLibrary:
-    """A library for Python, in a program of `tests.kafka.clients`."""
+class Library:
+    """A library in a program of `tests.kafka.clients`, whose words `tests.kafka.clients.program` describes.
+
+    ``command`` is how it begins, ``installed`` returns its version. Both raise UsageError when it cannot be had.
+    """
 
     name: str
-    module: str
+    command: Callable[[], Sequence[str]]
+    installed: Callable[[], str]
     compressions: tuple[str, ...] = COMPRESSIONS
+    has_idempotence: bool = True
 
     def version(self) -> str:
         """See `Contender`."""
-        try:
-            return importlib.metadata.version(self.name)
-        except importlib.metadata.PackageNotFoundError:
-            raise UsageError(f"{self.name} is not installed: run bin/_environment clients") from None
+        return self.installed()
 
     def producer(self, order: Order) -> Program:
         """See `Contender`."""
@@ -116,8 +126,65 @@ class PythonLibrary:
             return int(offset), value
 
         shared = ("--servers", order.servers, "--topic", order.topic, "--count", str(order.count))
-        command = [sys.executable, "-m", f"tests.kafka.clients.{self.module}", mode, *shared, *words]
+        command = [*self.command(), mode, *shared, *words]
         return Program(command=command, place_of=place_of, environment={"PYTHONPATH": f"{SOURCES}:{ROOT}"})
+
+
+def python_library(name: str, module: str) -> Library:
+    """A library for Python, in a module here."""
+
+    def installed() -> str:
+        try:
+            return importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            raise UsageError(f"{name} is not installed: run bin/_environment clients") from None
+
+    return Library(
+        name=name, command=lambda: [sys.executable, "-m", f"tests.kafka.clients.{module}"], installed=installed
+    )
+
+
+def go_library(name: str, *, has_idempotence: bool = True) -> Library:
+    """A library for Go, in the program of the folder ``go``."""
+
+    def program() -> str:
+        return str(go_program(HERE / "go", "clients"))
+
+    def installed() -> str:
+        told = subprocess.run([program(), "version"], capture_output=True, text=True, check=True).stdout
+        return str(json.loads(told)[name])
+
+    return Library(name=name, command=lambda: [program(), name], installed=installed, has_idempotence=has_idempotence)
+
+
+KAFKA_JS: Final = "2.2.4"
+
+
+def kafka_js() -> Library:
+    """KafkaJS, which npm installs into the user's cache folder. Other compressions are packages of their own there."""
+
+    def folder() -> Path:
+        found = cache_folder() / f"kafkajs-{KAFKA_JS}"
+        if not (found / "node_modules" / "kafkajs").exists():
+            npm = shutil.which("npm")
+            if npm is None:
+                raise UsageError("there is no npm, and KafkaJS runs in Node; on Debian: apt-get install npm")
+            words = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--no-save", "--prefix", str(found)]
+            done = subprocess.run([*words, f"kafkajs@{KAFKA_JS}"], capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise UsageError(f"npm cannot install KafkaJS: {done.stderr.strip()}")
+        return found
+
+    def installed() -> str:
+        folder()
+        return KAFKA_JS
+
+    return Library(
+        name="KafkaJS",
+        command=lambda: ["node", str(HERE / "js" / "client.mjs"), str(folder())],
+        installed=installed,
+        compressions=("none", "gzip"),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +193,7 @@ class JavaTools:
 
     name: str = "Java: VerifiableProducer, ConsoleConsumer"
     compressions: tuple[str, ...] = COMPRESSIONS
+    has_idempotence: bool = True
 
     def version(self) -> str:
         """See `Contender`."""
@@ -167,6 +235,7 @@ class Kcat:
 
     name: str = "kcat"
     compressions: tuple[str, ...] = COMPRESSIONS
+    has_idempotence: bool = True
 
     def version(self) -> str:
         """See `Contender`."""
@@ -206,10 +275,14 @@ class Kcat:
 
 CONTENDERS: Final[dict[str, Contender]] = {
     "java": JavaTools(),
-    "confluent-kafka": PythonLibrary(name="confluent-kafka", module="confluent"),
-    "aiokafka": PythonLibrary(name="aiokafka", module="aio"),
-    "kafka-python": PythonLibrary(name="kafka-python", module="pure"),
+    "confluent-kafka": python_library("confluent-kafka", "confluent"),
+    "aiokafka": python_library("aiokafka", "aio"),
+    "kafka-python": python_library("kafka-python", "pure"),
     "kcat": Kcat(),
+    "franz-go": go_library("franz-go"),
+    "sarama": go_library("sarama"),
+    "kafka-go": go_library("kafka-go", has_idempotence=False),
+    "KafkaJS": kafka_js(),
 }
 
 

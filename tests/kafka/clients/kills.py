@@ -9,7 +9,7 @@ each kill meets a producer at work.
 import os
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import cycle
 from pathlib import Path
@@ -18,15 +18,16 @@ from typing import Any, BinaryIO, Final
 
 from lab.nodes.cluster import Cluster
 from lab.nodes.logs import read_stream, require_identical
-from pykraft.config import METADATA_TOPIC_NAME
 from pykraft.errors import LocalQuorumError
 from pykraft.local.child import Child, Children
 from pykraft.local.voters import HOST, QUICK
 from pykraft.text.words import counted
 from tests.kafka.clients.catalog import Contender, Order, Program
-from tests.kafka.clients.verdict import Place, Verdict, judge, records_of
+from tests.kafka.clients.verdict import Place, Verdict, codecs_of, judge, records_of
 
 POLL_S: Final = 0.05
+TOPIC: Final = "records"
+"""The name that the quorum lists: some clients list all topics, and know no other name."""
 COUNT_MAX: Final = 2**31 - 1
 SECONDS_A_KILL: Final = 6.0
 """A kill and the way back take up to three seconds; so the rate leaves the producer some work between two kills."""
@@ -63,6 +64,8 @@ class Outcome:
     kills: int
     seconds: float
     verdict: Verdict
+    wrong_codecs: tuple[str, ...] = ()
+    """What the log has instead of a compression that was asked for."""
 
     @property
     def problems(self) -> list[str]:
@@ -75,7 +78,7 @@ class Outcome:
         }
         if self.is_idempotent:
             found |= {"more than once in the log": verdict.doubled, "out of order": verdict.out_of_order}
-        return [f"{counted(count, 'record')} {what}" for what, count in found.items() if count]
+        return [f"{counted(count, 'record')} {what}" for what, count in found.items() if count] + [*self.wrong_codecs]
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
@@ -116,14 +119,14 @@ def run_through_kills(contender: Contender, plan: Plan, folder: Path) -> Outcome
     """The whole run. Errors: LocalQuorumError when the client or the quorum gives up."""
     version, started = contender.version(), time.monotonic()
     with Children() as children:
-        properties = {**QUICK, "pykraft.client.listeners": "PLAINTEXT"}
+        properties = {**QUICK, "pykraft.client.listeners": "PLAINTEXT", "pykraft.client.topic": TOPIC}
         cluster = Cluster(children, folder, throughput=0, properties=properties)
         cluster.start()
         count, acknowledged, read = _play(contender, plan, cluster, children, folder)
         cluster.stop()
         streams = {f"node {node_id}": read_stream(node.partition) for node_id, node in cluster.nodes.items()}
         require_identical(streams, end_offset=max(acknowledged.values()) + 1)
-        log = max((records_of(stream) for stream in streams.values()), key=len)
+        longest = max(streams.values(), key=lambda stream: stream.end_offset)
     return Outcome(
         client=contender.name,
         version=version,
@@ -132,8 +135,20 @@ def run_through_kills(contender: Contender, plan: Plan, folder: Path) -> Outcome
         records=count,
         kills=plan.kills,
         seconds=round(time.monotonic() - started, 1),
-        verdict=judge(acknowledged, log, read),
+        verdict=judge(acknowledged, records_of(longest), read),
+        wrong_codecs=tuple(wrong_codecs(codecs_of(longest), plan.compressions)),
     )
+
+
+def wrong_codecs(found: Mapping[str, set[str]], asked: Sequence[str]) -> Iterator[str]:
+    """Compressions that a client was asked for, segment by segment, and that no batch of it has, or others than these.
+
+    A client may leave a batch alone that would only become larger.
+    """
+    for segment, codecs in sorted(found.items()):
+        compression = asked[int(segment) % len(asked)]
+        if compression not in codecs or not codecs <= {compression, "none"}:
+            yield f"asked for {compression}, the log has {', '.join(sorted(codecs))}"
 
 
 def _play(
@@ -142,7 +157,7 @@ def _play(
     servers = ",".join(f"{HOST}:{node.port}" for node in cluster.nodes.values())
 
     def order(count: int, **rest: Any) -> Order:
-        return Order(servers=servers, topic=METADATA_TOPIC_NAME, count=count, folder=folder, **rest)
+        return Order(servers=servers, topic=TOPIC, count=count, folder=folder, **rest)
 
     # It is ended when it has read what was acknowledged: nobody knows yet how many records that will be.
     consumer = Output(children, "consumer", contender.consumer(order(COUNT_MAX)), folder / "consumer.log")

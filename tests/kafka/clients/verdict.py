@@ -42,6 +42,17 @@ def records_of(stream: Stream) -> list[Place]:
     return found
 
 
+def codecs_of(stream: Stream) -> dict[str, set[str]]:
+    """The codecs of the batches in a log, by the segment (or other prefix) that they hold records of."""
+    found: dict[str, set[str]] = {}
+    for position, header in scan(stream.data):
+        if not header.is_control:
+            first = decode_records(stream.data[position : position + header.size_bytes])[0]
+            prefix, _, _ = (first.value or b"").decode().partition(".")
+            found.setdefault(prefix, set()).add(header.compression.name.lower())
+    return found
+
+
 def judge(acknowledged: Mapping[str, int], log: Sequence[Place], read: Sequence[Place]) -> Verdict:
     """Compare them; ``read`` begins with the first record of the log."""
     at = dict(log)

@@ -235,9 +235,9 @@ async def try_to_hold(store: recipes.KeyValueStore, seat: ProcessSeat, stories: 
 
 
 async def meet(store: recipes.KeyValueStore, seat: ProcessSeat, stories: Stories) -> None:
-    """Wait for another party."""
+    """Wait for another party, or leave when it may just be coming."""
     del stories
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(seat.random.uniform(0, WAIT_S)):
         await recipes.Barrier(store, "start", PARTIES, ttl_ms=TTL_MS).wait()
     await seat.pause()
 

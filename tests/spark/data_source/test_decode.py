@@ -35,7 +35,16 @@ from pykraft.spark.data_source.decode import (
     sound_batches,
 )
 from pykraft.spark.data_source.options import parse_options
-from pykraft.spark.data_source.selection import KAFKA, RECORDS, Selection, arrow_of, arrow_schema, columns_for, select
+from pykraft.spark.data_source.selection import (
+    HEADERS,
+    KAFKA,
+    RECORDS,
+    Selection,
+    arrow_of,
+    arrow_schema,
+    columns_for,
+    select,
+)
 from pykraft.spark.data_source.splits import Bounds, Limit, Split, plan_splits, read_chunks
 from pykraft.spark.data_source.walk import ReplicaLog
 from pykraft.spark.source import LogReader
@@ -58,8 +67,10 @@ EPOCH_START = datetime(1970, 1, 1, tzinfo=UTC)
 def rows(split: Split, data: Buffer) -> list[dict[str, Any]]:
     """All rows as dicts."""
     found: list[dict[str, Any]] = []
-    for group in records_of(split, data):
-        assert group.schema.equals(arrow_schema("records"), check_metadata=True)
+    schema = arrow_of(StructType([*RECORDS, *HEADERS]))
+    for group in records_of(split, data, selection=Selection(schema=schema)):
+        assert group.schema.equals(schema, check_metadata=True)
+        group.validate(full=True)
         found += group.to_pylist()
     return found
 
@@ -81,6 +92,7 @@ def expected(split: Split, data: Buffer) -> Iterator[dict[str, Any]]:
                 "is_control": header.is_control,
                 "control_type": kinds[index] if kinds else None,
                 "key": record.key,
+                "headers": [{"key": name, "value": value} for name, value in record.headers] or None,
                 "corrupt": None,
                 "value": record.value,
             }
@@ -254,7 +266,7 @@ def test_what_a_live_quorum_served_has_no_place() -> None:
     assert [(row["replica"], row["segment"], row["position"]) for row in found] == [(None, None, None)] * 2
 
 
-EVERYTHING = arrow_of(StructType([*RECORDS, *(field for field in KAFKA if field.name not in RECORDS.names)]))
+EVERYTHING = arrow_of(StructType([*RECORDS, *HEADERS, *(field for field in KAFKA if field.name not in RECORDS.names)]))
 
 
 @pytest.mark.parametrize("path", [*GOLDEN[:3], *OTHERS], ids=lambda path: path.stem)

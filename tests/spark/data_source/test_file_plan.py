@@ -1,11 +1,14 @@
 """From options to a range of the log: offsets, times, ends, and a live directory that changes during planning."""
 
+from contextlib import closing
 from math import ceil
 from pathlib import Path
 
 import pytest
 
 from pykraft.errors import StorageError, UsageError
+from pykraft.log.os_fs import OsFs
+from pykraft.log.small_files.recovery_point import RecoveryPoint
 from pykraft.protocol.records import decode_records
 from pykraft.spark.data_source import file_plan
 from pykraft.spark.data_source.file_plan import find_replicas, plan_batch, replica_names, split_size_bytes
@@ -70,6 +73,16 @@ def log(tmp_path: Path) -> Path:
 )
 def test_bounds(options: dict[str, str], offsets: range, log: Path) -> None:
     assert read(log, **options) == list(offsets)
+
+
+def test_what_is_committed_is_what_the_node_noted(log: Path) -> None:
+    with pytest.raises(UsageError, match="does not say how far it is committed"):
+        read(log, endingOffsets="committed")
+    with closing(RecoveryPoint.create(OsFs(), log, Offset(8))) as point:
+        assert read(log, endingOffsets="committed") == []
+        point.raise_to(Offset(8), Offset(6))
+        assert read(log, endingOffsets="committed") == list(range(6))
+        assert read(log, endingOffsets="committed", startingOffsets="7") == []
 
 
 def test_an_offset_for_one_replica(log: Path) -> None:

@@ -12,11 +12,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 from pykraft.errors import CorruptionError, TruncatedLogError, UsageError
+from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.meta import MetaProperties, encode_meta
+from pykraft.log.small_files.recovery_point import RecoveryPoint
 from pykraft.protocol.batch import read_header
 from pykraft.spark.data_source.file_stream import FilesStreamReader
 from pykraft.spark.data_source.options import parse_options
-from pykraft.types import NodeId, uuid_parse
+from pykraft.types import NodeId, Offset, uuid_parse
 from tests.spark.logs import EPOCH, START_MS, batch, write_segment
 
 pytestmark = pytest.mark.spark
@@ -263,6 +265,25 @@ def test_what_is_available_now_ends_where_it_ended_then(folder: Path) -> None:
     write_segment(folder / "n1" / "p-0", batches(1, first=3), base_offset=6)
     found = [row for micro in run(made, made.initialOffset()) for row in micro]
     assert found == rows("n1", *range(6)) + rows("n2", *range(4))
+
+
+def test_a_stream_waits_for_what_is_committed(folder: Path) -> None:
+    """It never has to go back: a record that was not committed is not read."""
+    for name in ("n1", "n2"):
+        RecoveryPoint.create(OsFs(), folder / name / "p-0", Offset(4)).close()
+    point = RecoveryPoint.open(OsFs(), folder / "n1" / "p-0")
+    assert point is not None
+    made = reader(folder, endingOffsets="committed")
+    start = made.initialOffset()
+    assert list(run(made, start)) == []
+    point.raise_to(Offset(6), Offset(2))
+    assert list(run(made, start)) == [rows("n1", 0, 1)]
+    end = made.latestOffset(start, made.getDefaultReadLimit())
+    point.lower_to(Offset(2))
+    write_segment(folder / "n1" / "p-0", batches(1) + batches(3, first=1, epoch=EPOCH + 1))
+    point.raise_to(Offset(8), Offset(8))
+    assert list(run(made, end)) == [rows("n1", *range(2, 8))]
+    point.close()
 
 
 def test_a_replica_that_comes_later_is_read_from_its_start(folder: Path) -> None:

@@ -11,6 +11,7 @@ from pykraft.spark.data_source.options import (
     default_limit,
     parse_options,
     records_and_bytes,
+    table_options,
     translate,
 )
 from pykraft.types import Endpoint, Offset
@@ -32,11 +33,13 @@ def test_a_live_quorum_is_named_by_some_of_its_nodes() -> None:
     assert found.patterns == ()
 
 
-@pytest.mark.parametrize("name", ["option.path", "Option.bootstrap.controllers", "location"])
-def test_a_table_of_spark_s_catalog_is_refused_and_not_only_unreadable(name: str) -> None:
-    """Spark passes what is here on when the table is made, and nothing when it is read."""
-    with pytest.raises(UsageError, match="CREATE TEMPORARY VIEW name USING pykraft"):
-        parse_options(PATH | {name: "n1"})
+def test_options_of_a_table_of_spark_s_catalog() -> None:
+    """As Spark passes them on when the table is made; other names are properties of the table."""
+    given = {"Location": "file:/a b/n1", "path": "file:/a b/n1", "owner": "me", "Option.Rows": "batches", "rows": "x"}
+    assert table_options(given) == {"path": "/a b/n1", "rows": "batches"}
+    assert table_options({"option.bootstrap.controllers": "a:1", "comment": "c"}) == {"bootstrap.controllers": "a:1"}
+    assert table_options({"location": "s3://bucket/n1"}) == {"path": "s3://bucket/n1"}
+    assert table_options(PATH | {"rows": "batches"}) is None
 
 
 def test_the_case_of_a_name_does_not_matter() -> None:
@@ -92,7 +95,8 @@ def test_a_path_or_a_quorum_must_be_given(options: dict[str, str]) -> None:
         ("startingOffsets", '{"n1": "4"}', "by replica"),
         ("startingOffsets", '{"n1": true}', "by replica"),
         ("startingOffsets", '{"n1": -1}', "by replica"),
-        ("endingOffsets", "earliest", "must be latest, an offset"),
+        ("endingOffsets", "earliest", "must be committed, latest, an offset"),
+        ("startingOffsets", "committed", "must be earliest, latest, an offset"),
         ("endingTimestamp", "now", "a whole number, at least 0"),
         ("maxRecordsPerTrigger", "0", "a whole number, at least 1"),
         ("maxBytesPerTrigger", "1k", "a whole number, at least 1"),
@@ -101,7 +105,7 @@ def test_a_path_or_a_quorum_must_be_given(options: dict[str, str]) -> None:
         ("minPartitions", "many", "a whole number, at least 1"),
         ("failOnDataLoss", "no", "one of true, false"),
         ("columns", "all", "one of pykraft, kafka"),
-        ("includeHeaders", "true", "must be false: the source has no column of headers"),
+        ("includeHeaders", "yes", "one of false, true"),
         ("startingOffsetsByTimestampStrategy", "error", "must be latest"),
         ("startingOffsetsByTimestamp", '{"a": {"0": 1}, "b": {"0": 1}}', "JSON with one topic"),
         ("endingOffsetsByTimestamp", '{"a": {"1": 1}}', "JSON with one topic"),
@@ -149,12 +153,13 @@ def test_the_kafka_source_s_names_mean_the_same_here() -> None:
         "failOnDataLoss": "FALSE",
         "startingOffsetsByTimestamp": '{"__cluster_metadata": {"0": 5}}',
         "endingOffsets": '{"__cluster_metadata": {"0": 7}}',
-        "includeHeaders": "false",
+        "includeHeaders": "true",
         "columns": "kafka",
     }
     found = parse_options(PATH | given)
     assert (found.records_per_trigger, found.records_min_per_trigger, found.trigger_delay_ms_max) == (9, 4, 120_000)
     assert (found.tasks_min, found.fails_on_data_loss, found.columns) == (8, False, "kafka")
+    assert found.includes_headers
     assert (found.start, found.end) == (Bound(timestamp_ms=5), Bound(offset=Offset(7)))
 
 
@@ -171,6 +176,8 @@ def test_offsets_by_topic_have_the_kafka_source_s_numbers_for_both_ends(number: 
         ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "is more than the largest micro-batch, 4"),
         ({"columns": "kafka", "rows": "batches"}, "leave out rows = batches"),
         ({"columns": "kafka", "corrupt": "mark"}, "cannot report damage"),
+        ({"includeHeaders": "true", "rows": "batches"}, "only rows of records have headers"),
+        ({"includeHeaders": "true", "columns": "metadata"}, "only rows of records have headers"),
         ({"startingTimestamp": "1", "startingOffsetsByTimestamp": '{"t": {"0": 1}}'}, "not both"),
     ],
 )

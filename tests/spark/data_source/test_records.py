@@ -3,6 +3,7 @@
 import random
 import struct
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ from pykraft.protocol.primitives import encode_varint
 from pykraft.protocol.records import HEADERS_MAX, Record, decode_records
 from pykraft.spark.data_source import records
 from pykraft.spark.data_source.records import HEADERS_EACH_MAX, Bodies, ParsedRecords, cells, merged, parse_records
+from pykraft.spark.data_source.selection import HEADERS, arrow_of
 from pykraft.types import Epoch, Offset
 
 pytestmark = pytest.mark.spark
@@ -83,7 +85,20 @@ def agree(batches: Sequence[bytes]) -> list[bool]:
         values = cells(data, parsed.value_starts[own], parsed.value_sizes[own])
         assert keys.to_pylist() == [each.key for each in known]
         assert values.to_pylist() == [each.value for each in known]
+        mine = parsed.headers[:, (parsed.headers[0] >= own.start) & (parsed.headers[0] < own.stop)]
+        mine[0] -= own.start
+        headers = [[(one["key"], one["value"]) for one in each or ()] for each in headers_of(data, mine, count)]
+        assert headers == [list(each.headers) for each in known]
     return [bool(is_found) for is_found in parsed.are_found]
+
+
+def headers_of(data: bytes, headers: np.ndarray, count: int) -> list[list[dict[str, Any]] | None]:
+    column = records.headers_column(data, headers, count)
+    column.validate(full=True)
+    assert column.type == arrow_of(HEADERS).field("headers").type
+    found: list[list[dict[str, Any]] | None] = column.to_pylist()
+    assert [] not in found  # a record without headers has null, as with Spark's Kafka source
+    return found
 
 
 def some_batch(source: random.Random, *, headers_max: int = 3) -> bytes:
@@ -194,8 +209,10 @@ def test_cells_and_their_merger() -> None:
     assert column.to_pylist() == [b"ab", None, b"", b"gh"]
     assert cells(data, np.array([], dtype=np.int64), np.array([], dtype=np.int64)).to_pylist() == []
     other = pa.array([b"x", None], pa.binary())
-    found = merged([(np.array([0, 2, 3, 6]), column), (np.array([1, 5]), other), (np.array([], dtype=int), other)], 7)
+    found = merged(
+        [(np.array([0, 2, 3, 6]), column), (np.array([1, 5]), other), (np.array([], dtype=int), other)], 7, pa.binary()
+    )
     found.validate(full=True)
     assert found.to_pylist() == [b"ab", b"x", None, b"", None, None, b"gh"]
-    assert merged([(np.arange(4), column)], 4) is column
-    assert merged([], 2).to_pylist() == [None, None]
+    assert merged([(np.arange(4), column)], 4, pa.binary()) is column
+    assert merged([], 2, pa.binary()).to_pylist() == [None, None]

@@ -27,10 +27,11 @@ def batches_of(
     keys: Sequence[bytes | None] | None = None,
     *,
     size_bytes_max: int = BATCH_SIZE_BYTES,
+    **more: Any,
 ) -> Iterator[tuple[bytes, int]]:
-    """These rows as batches of about a KiB."""
+    """These rows as batches of about a KiB; ``more`` are other columns of `BatchMaker.add`."""
     maker = BatchMaker(partition=partition, size_bytes_max=size_bytes_max, timestamp_ms=TIME_MS)
-    yield from maker.add(values, keys)
+    yield from maker.add(values, keys, **more)
     yield from maker.rest()
 
 
@@ -58,9 +59,10 @@ class Sink:
         keys: Sequence[bytes | None] | None = None,
         *,
         size_bytes_max: int = BATCH_SIZE_BYTES,
+        **more: Any,
     ) -> StagedFile:
         """What one task does."""
-        batches = batches_of(partition, values, keys, size_bytes_max=size_bytes_max)
+        batches = batches_of(partition, values, keys, size_bytes_max=size_bytes_max, **more)
         file = stage(self.folder.rows_folder(batch_id), partition, batches)
         assert file is not None
         return file

@@ -250,6 +250,21 @@ def test_a_refused_row_is_named_and_may_be_left_out(open_sink: Callable[..., Sin
     assert sink.folder.newest() is not None
 
 
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ({"headers": [None, [{"key": "name", "value": None}], []]}, "row 1 of partition 4 has headers"),
+        ({"times_us": [7_000, 7_999, 6_999]}, "row 2 of partition 4 has another time than the row before"),
+    ],
+)
+def test_headers_and_times_are_refused_where_kafka_s_replicas_may_read(
+    more: dict[str, Any], problem: str, open_sink: Callable[..., Sink]
+) -> None:
+    sink = open_sink(client_records="kraft")
+    with pytest.raises(errors.RefusedError, match=problem):
+        sink.commit(0, [sink.stage(0, 4, [b"a"] * 3, **more)])
+
+
 def test_a_batch_above_the_limit_of_the_nodes_is_an_error(open_sink: Callable[..., Sink]) -> None:
     sink = open_sink(raft=replace(QUICK, batch_size_bytes_max=1_024))
     file = sink.stage(0, 0, rows_of(0, MANY), size_bytes_max=10_000)

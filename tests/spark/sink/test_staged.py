@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -117,6 +118,42 @@ def test_each_row_is_in_one_batch_and_in_its_place(
     found = [(record.key, record.value) for record in records(made)]
     assert found == [(key if has_keys else None, value) for key, value in rows]
     assert maker.rows == len(rows)
+
+
+HEADERS = st.none() | st.lists(st.fixed_dictionaries({"key": st.text(max_size=9), "value": BLOBS}), max_size=3)
+TIMES_US = st.none() | st.integers(0, 2**52)
+
+
+@given(st.lists(st.tuples(BLOBS, HEADERS, TIMES_US), min_size=1, max_size=100))
+def test_headers_and_times_are_in_the_records(rows: list[tuple[Any, Any, int | None]]) -> None:
+    values, headers, times_us = zip(*rows, strict=True)
+    made = list(batches_of(1, values, headers=headers, times_us=times_us, size_bytes_max=SIZE_BYTES_MAX))
+    found: list[Record] = []
+    for data, _ in made:
+        assert len(data) <= SIZE_BYTES_MAX
+        batch = decode_records(data)
+        header = read_header(data)
+        assert header.max_timestamp == max(record.timestamp_ms for record in batch)
+        assert header.base_timestamp == batch[0].timestamp_ms
+        found += batch
+    expected = [
+        (value, tuple((each["key"], each["value"]) for each in head or ()), TIME_MS if time is None else time // 1_000)
+        for value, head, time in rows
+    ]
+    assert [(record.value, record.headers, record.timestamp_ms) for record in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ({"times_us": [0, -1]}, "row 1 of partition 0 .* has a time before 1970"),
+        ({"headers": [[], [{"key": None, "value": b"a"}]]}, "row 1 of partition 0 .* has a header without a key"),
+        ({"headers": [[], [None]]}, "row 1 of partition 0 .* has a header without a key"),
+    ],
+)
+def test_what_clients_could_not_read_is_refused(more: dict[str, Any], problem: str) -> None:
+    with pytest.raises(UsageError, match=problem):
+        list(batches_of(0, [b"a", b"b"], **more))
 
 
 def test_a_batch_is_as_full_as_it_may_be() -> None:

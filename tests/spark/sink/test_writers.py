@@ -56,13 +56,18 @@ def written(writer: QuorumWriter, *values: bytes | None) -> Staged:
 
 
 def test_a_frame_becomes_records_in_the_order_of_its_partitions(spark: SparkSession, sink: Sink) -> None:
-    frame = spark.range(0, 5_000, numPartitions=3).selectExpr("concat('v', id) as value")
-    keyed = frame.selectExpr("value", "substr(value, -1) as key")
+    frame = spark.range(0, 5_000, numPartitions=3).selectExpr("id", "cast(concat('v', id) as binary) as value")
+    header = "if(id % 2 = 0, array(struct('n' as key, value as value)), null) as headers"
+    keyed = frame.selectExpr("value", "substr(value, -1) as key", header, "timestamp_millis(1000 + id) as timestamp")
     keyed.write.format("pykraft").mode("append").options(**options_of(sink, maxBatchBytes="4096")).save()
     assert sink.logged() == [f"v{number}".encode() for number in range(5_000)]
-    source = spark.read.format("pykraft").schema("offset bigint, key binary, is_control boolean")
-    rows = source.options(**options_of(sink)).load().where("not is_control").orderBy("offset").collect()
-    assert [row.key for row in rows] == [str(number % 10).encode() for number in range(5_000)]
+    source = spark.read.format("pykraft").options(**options_of(sink, columns="kafka", includeHeaders="true"))
+    frame = source.load().selectExpr("*", "unix_millis(timestamp) - 1000 as id").orderBy("offset")
+    found = [(row.key, row.headers and [tuple(each) for each in row.headers], row.id) for row in frame.collect()]
+    assert found == [
+        (str(number % 10).encode(), None if number % 2 else [("n", f"v{number}".encode())], number)
+        for number in range(5_000)
+    ]
 
 
 def test_a_stream_goes_on_where_it_was_and_gives_back_what_spark_repeats(
@@ -127,6 +132,8 @@ def test_an_aborted_micro_batch_keeps_what_its_manifest_names(sink: Sink) -> Non
         ("value binary, offset bigint", r"leave out offset, as with \.select"),
         ("value bigint", "the column value must be binary or string, not bigint: cast it"),
         ("value string, key int", "the column key must be binary or string, not int"),
+        ("value string, timestamp bigint", "the column timestamp must be timestamp, not bigint"),
+        ("value string, headers string", "the column headers must be array<struct<key:string,value:binary>>"),
     ],
 )
 def test_other_columns_are_refused(columns: str, problem: str) -> None:

@@ -57,23 +57,15 @@ def served_metrics(at: Endpoint | None) -> Iterator[StreamMetrics]:
 
     Errors: ConfigError for an address that cannot be used; UsageError without the client library.
     """
-    from pykraft.spark.pipeline.stream_metrics import StreamMetrics, metrics_thread
+    from pykraft.spark.pipeline.stream_metrics import StreamMetrics, metrics_at_address
     from pykraft.spark.tables.names import QUERY
 
     metrics = StreamMetrics(QUERY)
     if at is None:
         yield metrics
         return
-    from pykraft.server.binding import listening_sockets, not_bound, port_of
-    from pykraft.server.prometheus import require_package
-
-    require_package(OPTION)
-    try:
-        sockets = listening_sockets(at)
-    except OSError as error:
-        raise not_bound(OPTION, str(at), error) from error
-    with metrics_thread(sockets, metrics.render):
-        click.echo(f"metrics are at http://{Endpoint(at.host, port_of(sockets))}/metrics", err=True)
+    with metrics_at_address(at, OPTION, metrics.render) as bound:
+        click.echo(f"metrics are at http://{bound}/metrics", err=True)
         yield metrics
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 from pykraft import errors
 from pykraft.client.remote.connection import Connection
 from pykraft.client.remote.leader_search import PATIENCE, LeaderClient, Patience, whom_it_names
-from pykraft.config import METADATA_TOPIC_NAME
+from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
 from pykraft.protocol.batch import number_batch
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import encode_batch
@@ -102,7 +102,8 @@ class NumberedAppender(LeaderClient):
 
     async def _try(self, batch: Buffer) -> Offset | None:
         connection = await self._usable()
-        topic = {"name": METADATA_TOPIC_NAME, "partition_data": [{"index": 0, "records": batch}]}
+        partition = {"index": 0, "records": batch}
+        topic = {"name": METADATA_TOPIC_NAME, "topic_id": METADATA_TOPIC_ID, "partition_data": [partition]}
         timeout_ms = self._patience.request_timeout_ms
         body = {"transactional_id": None, "acks": _ALL_ACKS, "timeout_ms": timeout_ms, "topic_data": [topic]}
         try:

@@ -15,7 +15,6 @@ Source: Kafka's ``KafkaApis``, ``BrokerServer``, ``ProducerStateManager``, ``Uni
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -29,8 +28,9 @@ from pykraft.host.clients.leader_questions import ProducerIds, VoterEndpoints
 from pykraft.host.clients.produce_requests import ClientAnswer, ProduceRequests, refuse_too_large
 from pykraft.host.clients.producer_states import ProducerStates
 from pykraft.host.clients.records_profile import RecordsProfile
+from pykraft.host.clients.time_searches import NEWEST_TIME, NOT_FOUND, TimeSearches
 from pykraft.host.clients.topics import NOBODY, ClientTopics, committed_end
-from pykraft.host.fetch_read import FetchReads, HeaderAndBytes, ReadableLog, RecordBuffers, batches_up_to, read_durable
+from pykraft.host.fetch_read import FetchReads, HeaderAndBytes, ReadableLog, batches_up_to, read_durable
 from pykraft.host.groups import group_requests
 from pykraft.host.groups.group_log import GroupLog
 from pykraft.host.groups.group_requests import GroupRequests
@@ -39,16 +39,13 @@ from pykraft.host.inbox import Inbox
 from pykraft.host.ports import Ports
 from pykraft.host.producers import Producers
 from pykraft.protocol.api import RequestHeader
-from pykraft.protocol.batch import scan
 from pykraft.protocol.cut_frame import CutFrame
 from pykraft.protocol.messages import CLIENT_KEYS, GROUP_KEYS, ApiKey
-from pykraft.protocol.records import Record, decode_records
 from pykraft.protocol.schema import Body
-from pykraft.types import Buffer, Epoch, Offset, Uuid
+from pykraft.types import Epoch, Offset, Uuid
 
 LATEST: Final = -1
 EARLIEST: Final = -2
-NEWEST_TIME: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
@@ -61,27 +58,13 @@ FIRST_VERSIONS: Final = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 """The version from which on a request may ask for each of these; any other negative time asks for nothing."""
-SEARCHED_SIZE_BYTES_MAX: Final = 1024 * 1024
-"""Bytes of the log that a search reads at a time."""
-NOT_FOUND: Final[Body] = {"timestamp": -1, "offset": -1, "leader_epoch": -1}
-
-
-@dataclass(slots=True, kw_only=True)
-class _Search:
-    """One search; ``timestamp`` is the least time, or `NEWEST_TIME`; ``best`` the newest batch so far."""
-
-    timestamp: int
-    end_offset: Offset
-    is_wanted: Callable[[], bool]
-    then: Callable[[Body], None]
-    best: tuple[int, Buffer, Epoch] | None = None
 
 
 class OffsetRequests:
     """Answers about offsets, from the core's status and the log."""
 
-    def __init__(self, reads: FetchReads, view: LogView, topics: ClientTopics) -> None:
-        self._reads = reads
+    def __init__(self, searches: TimeSearches, view: LogView, topics: ClientTopics) -> None:
+        self._searches = searches
         self._view = view
         self._topics = topics
 
@@ -156,8 +139,7 @@ class OffsetRequests:
         elif timestamp in (EARLIEST, EARLIEST_LOCAL):
             then({"offset": status.log_start_offset, "leader_epoch": self._epoch_at(status)})
         elif timestamp >= 0 or timestamp == NEWEST_TIME:
-            search = _Search(timestamp=timestamp, end_offset=committed_end(status), is_wanted=is_wanted, then=then)
-            self._read(search, status.log_start_offset)
+            self._searches.find(timestamp, status.log_start_offset, committed_end(status), is_wanted, then)
         else:
             # There is no remote storage, and nothing waits for its upload.
             then(NOT_FOUND)
@@ -165,55 +147,6 @@ class OffsetRequests:
     def _epoch_at(self, status: Status) -> Epoch:
         epochs = self._view.epochs
         return epochs[0].epoch if epochs else status.epoch
-
-    def _read(self, search: _Search, offset: Offset) -> None:
-        if offset >= search.end_offset:
-            self._finish(search)
-            return
-        self._reads.read(
-            offset,
-            search.end_offset,
-            SEARCHED_SIZE_BYTES_MAX,
-            lambda found: self._search_piece(search, found),
-            search.is_wanted,
-        )
-
-    def _search_piece(self, search: _Search, found: RecordBuffers | None) -> None:
-        if not found:
-            search.then({"error_code": ErrorCode.NOT_LEADER_OR_FOLLOWER})
-            return
-        next_offset = Offset(0)
-        for buffer in found:
-            view = memoryview(buffer)
-            for position, header in scan(buffer, verify_crc=False):
-                next_offset = header.end_offset
-                if header.is_control:
-                    continue
-                data = view[position : position + header.size_bytes]
-                if search.timestamp == NEWEST_TIME:
-                    if search.best is None or header.max_timestamp > search.best[0]:
-                        search.best = (header.max_timestamp, bytes(data), header.epoch)
-                elif header.max_timestamp >= search.timestamp:
-                    # In an old log no record may have the time that the header says.
-                    record = next(
-                        (each for each in decode_records(data) if each.timestamp_ms >= search.timestamp), None
-                    )
-                    if record is not None:
-                        search.then(_place_of(record, header.epoch))
-                        return
-        self._read(search, next_offset)
-
-    def _finish(self, search: _Search) -> None:
-        if search.best is None:
-            search.then(NOT_FOUND)
-            return
-        _, data, epoch = search.best
-        # The first of them, since `max` returns the first.
-        search.then(_place_of(max(decode_records(data), key=lambda each: each.timestamp_ms), epoch))
-
-
-def _place_of(record: Record, epoch: Epoch) -> Body:
-    return {"timestamp": record.timestamp_ms, "offset": record.offset, "leader_epoch": epoch}
 
 
 BROKERS: Final = 1
@@ -363,7 +296,7 @@ class ClientRequests:
         """What clients may write; hears which software each replica is."""
         recover(self, view, log)
         self._fetches = ConsumerFetches(ports, reads, topics)
-        self._offsets = OffsetRequests(reads, view, topics)
+        self._offsets = OffsetRequests(TimeSearches(reads, log), view, topics)
         self._groups = GroupRequests(groups, topics, lambda: self.profile.strict(status()))
         self._produce = ProduceRequests(
             ports=ports,

@@ -9,9 +9,13 @@ A Fetch that waits costs a step nothing. All wait for the same log, so bytes are
 committed, and each Fetch is queued at the count at which it may have enough. All are looked at when something else
 changed that can answer them: the leader, its epoch, the log start.
 
+Thousands may be due at the same moment, and want megabytes each. They are answered in the order in which they became
+due, some in each step, so that replication goes on in between.
+
 Source: Kafka's ``ReplicaManager.fetchMessages`` and ``DelayedFetch``; KIP-227 (sessions), KIP-320 (epochs).
 """
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
@@ -22,7 +26,7 @@ from pykraft.host.clients.topics import ClientTopics, committed_end
 from pykraft.host.fetch_read import FetchReads, RecordBuffers
 from pykraft.host.ports import AT_ONCE_MS, Ports
 from pykraft.protocol.schema import Body
-from pykraft.types import Offset, Uuid
+from pykraft.types import Offset
 
 FETCHES_MAX: Final = 4_000
 """Fetches of consumers that may wait at one time."""
@@ -30,7 +34,9 @@ WAIT_MS_MAX: Final = 30_000
 """No Fetch waits longer, whatever it asks for."""
 SIZE_BYTES_MAX: Final = 8 * 1024 * 1024
 """Most bytes of records in one answer; one whole batch always fits."""
-TOPIC_ID_VERSION: Final = 13
+ANSWERS_PER_STEP_MAX: Final = 64
+ANSWERED_BYTES_PER_STEP_MAX: Final = 4 * 1024 * 1024
+"""No further Fetch that waited is answered in a step in which answers had so many bytes of records."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -47,7 +53,7 @@ class _Asked:
     counted_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class _Fetch:
     """One request; an answer before the time is over has at least ``size_bytes_min`` of records, or an error."""
 
@@ -58,6 +64,8 @@ class _Fetch:
     is_wanted: Callable[[], bool]
     answer: Callable[[Body], None]
     wait_ms: int
+    is_over: bool = False
+    """Its time is over: it is answered with what there is."""
 
 
 STALE_MAX: Final = 1_000
@@ -105,10 +113,13 @@ class ConsumerFetches:
         """Those without a deadline: `poll` sets it, since it knows the time."""
         self._by_deadline = _Queue(self._waiting)
         self._by_bytes = _Queue(self._waiting)
+        self._due: deque[_Fetch] = deque()
+        """Those to look at, or to answer; some do not wait any more."""
         self._counted_end = Offset(0)
         self._counted_bytes = 0
         """Bytes of the batches up to there, since this began; only differences mean something."""
         self._answering_all: tuple[object, ...] = ()
+        self._answered_bytes = 0
 
     def handle(
         self, body: Body, version: int, listener: str, is_wanted: Callable[[], bool], answer: Callable[[Body], None]
@@ -162,14 +173,10 @@ class ConsumerFetches:
         if key != self._answering_all or size_bytes is None:
             self._answering_all = key
             self._by_bytes.clear()
-            ready = list(self._waiting)
+            self._due = deque(self._waiting)
         else:
-            ready = list(self._by_bytes.pop_due(self._counted_bytes))
-        for fetch in ready:
-            if self._serve(fetch):
-                self._waiting.pop(fetch, None)
-            else:
-                self._await_bytes(fetch)
+            self._due.extend(self._by_bytes.pop_due(self._counted_bytes))
+        self._answer_due()
 
     def poll(self, mono_ms: int) -> None:
         new, self._new = self._new, []
@@ -177,12 +184,27 @@ class ConsumerFetches:
             if fetch in self._waiting:
                 self._by_deadline.push(mono_ms + fetch.wait_ms, fetch)
         for fetch in self._by_deadline.pop_due(mono_ms):
-            self._end(fetch)
+            fetch.is_over = True
+            self._due.append(fetch)
+        self._answer_due()
 
     @property
     def next_deadline_ms(self) -> int | None:
         """When `poll` has something to do (mono ms)."""
-        return AT_ONCE_MS if self._new else self._by_deadline.next_due
+        return AT_ONCE_MS if self._new or self._due else self._by_deadline.next_due
+
+    def _answer_due(self) -> None:
+        enough_bytes = self._answered_bytes + ANSWERED_BYTES_PER_STEP_MAX
+        left = ANSWERS_PER_STEP_MAX
+        while self._due and left and self._answered_bytes < enough_bytes:
+            fetch = self._due.popleft()
+            if fetch not in self._waiting:
+                continue
+            left -= 1
+            if self._serve(fetch, is_last=fetch.is_over):
+                self._waiting.pop(fetch, None)
+            else:
+                self._await_bytes(fetch)
 
     def _await_bytes(self, fetch: _Fetch) -> None:
         """Look again when it may have enough: each of its partitions counts the same bytes, at most all."""
@@ -195,10 +217,7 @@ class ConsumerFetches:
         self._serve(fetch, is_last=True)
 
     def _asked(self, topic: Body, partition: Body, version: int) -> _Asked:
-        if version < TOPIC_ID_VERSION:
-            name, told = topic["topic"], {"topic": topic["topic"]}
-        else:
-            name, told = self._topics.name_of(topic["topic_id"]), {"topic_id": Uuid(topic["topic_id"])}
+        name, told = self._topics.asked(topic, version, "topic")
         return _Asked(name=name, topic=told, partition=partition, counted_end=Offset(partition["fetch_offset"]))
 
     def _serve(self, fetch: _Fetch, *, is_last: bool = False) -> bool:
@@ -255,6 +274,7 @@ class ConsumerFetches:
             self._reads.read(offset, end, size_bytes_max, read, fetch.is_wanted)
 
     def _answer(self, fetch: _Fetch, errors: Sequence[ErrorCode], found: Sequence[RecordBuffers]) -> None:
+        self._answered_bytes += sum(len(buffer) for records in found for buffer in records)
         status = self._topics.status()
         leader, endpoints = self._topics.leader_bodies(fetch.listener)
         rows: list[Body] = []

@@ -22,11 +22,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias
 
+from pykraft.config import METADATA_TOPIC_ID
 from pykraft.core.status import Status
 from pykraft.errors import ErrorCode, NotLeaderError, NotRunningError, ProtocolError, RecordBatchTooLargeError
 from pykraft.host.clients.producer_states import KnownBatch, ProducerStates
 from pykraft.host.clients.records_profile import LATER_MS_MAX, StrictProfile, check_client_batch
-from pykraft.host.clients.topics import ClientTopics, committed_end
+from pykraft.host.clients.topics import TOPIC_ID_VERSION, ClientTopics, committed_end
 from pykraft.host.fetch_read import HeaderAndBytes
 from pykraft.host.inbound import Requester
 from pykraft.host.inbox import Inbox
@@ -39,7 +40,7 @@ from pykraft.protocol.cut_frame import CutFrame
 from pykraft.protocol.messages import APIS, ApiKey
 from pykraft.protocol.primitives import read_compact_size, read_int16, read_int32, read_text
 from pykraft.protocol.schema import Body
-from pykraft.types import Buffer, Epoch, Offset
+from pykraft.types import Buffer, Epoch, Offset, Uuid
 
 CheckResult: TypeAlias = HeaderAndBytes | ProtocolError
 """A sound batch as it may be appended, or what is wrong with it."""
@@ -153,8 +154,10 @@ class ProduceRequests:
         """
         checks: list[int] = []
         topics: list[Any] = body["topic_data"]
+        names = [self._topics.asked(topic, version, "name") for topic in topics]
         rows: list[Body] = [
-            {"name": topic["name"], "partition_responses": [None] * len(topic["partition_data"])} for topic in topics
+            {**told, "partition_responses": [None] * len(topic["partition_data"])}
+            for topic, (_, told) in zip(topics, names, strict=True)
         ]
         unanswered = sum(len(topic["partition_data"]) for topic in topics)
         error: ErrorCode = ErrorCode.NONE
@@ -180,10 +183,10 @@ class ProduceRequests:
 
         if not unanswered:
             answer({"responses": []})
-        for row, topic in zip(rows, topics, strict=True):
+        for row, topic, (name, _) in zip(rows, topics, names, strict=True):
             for at, part in enumerate(topic["partition_data"]):
                 then = partial(answer_part, row, at)
-                check = self._produce(body, version, requester, topic["name"], part, then)
+                check = self._produce(body, version, requester, name, part, then)
                 if check is not None:
                     checks.append(check)
         return partial(self._gone, requester.connection, checks) if checks and body["acks"] else None
@@ -196,7 +199,7 @@ class ProduceRequests:
         self._order.leave(connection)
 
     def _produce(
-        self, body: Body, version: int, requester: Requester, name: str, part: Body, then: Callable[[Body], None]
+        self, body: Body, version: int, requester: Requester, name: str | None, part: Body, then: Callable[[Body], None]
     ) -> int | None:
         """Append one batch; returns the number of the check that it waits for, if that is not over."""
 
@@ -223,13 +226,13 @@ class ProduceRequests:
                 reply(found.code, str(found))
                 return
             try:
-                self._append(found, self._topics.check(name, part["index"]), decided)
+                self._append(found, self._topics.check(name, part["index"], by_id=version >= TOPIC_ID_VERSION), decided)
             except ProtocolError as error:
                 reply(error.code, str(error))
 
         try:
             _check_request(body)
-            self._topics.check(name, part["index"])
+            self._topics.check(name, part["index"], by_id=version >= TOPIC_ID_VERSION)
         except ProtocolError as error:
             reply(error.code, str(error))
             return None
@@ -402,12 +405,17 @@ def refuse_too_large(header: RequestHeader, data: CutFrame) -> Body:
     acks, position = read_int16(data, position + max(0, transaction_size_bytes), end, what)
     _, position = read_int32(data, position, end, what)  # the timeout
     topics, position = read_count(data, position, end, what)
-    size_bytes, position = read_size(data, position, end, what)
-    name = read_text(data, position, end, size_bytes, what)
+    told: Body
+    if header.api_version < TOPIC_ID_VERSION:
+        size_bytes, position = read_size(data, position, end, what)
+        told = {"name": read_text(data, position, end, size_bytes, what)}
+    else:
+        size_bytes = len(METADATA_TOPIC_ID)
+        told = {"topic_id": Uuid(bytes(data[position : position + size_bytes]))}
     partitions, position = read_count(data, position + size_bytes, end, what)
     index, _ = read_int32(data, position, end, what)
     if topics < 1 or partitions < 1 or acks == 0:
         raise ProtocolError("its Produce request is too large")
     text = "the request is larger than any batch that this node takes (max.message.bytes)"
     row = {"index": index, "error_code": ErrorCode.MESSAGE_TOO_LARGE, "base_offset": -1, "error_message": text}
-    return {"responses": [{"name": name, "partition_responses": [row]}]}
+    return {"responses": [{**told, "partition_responses": [row]}]}

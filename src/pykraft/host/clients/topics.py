@@ -10,6 +10,7 @@ Source: Kafka's ``MetadataCache``; KIP-516 (topic ids), KIP-951 (the leader in a
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, NodeConfig
 from pykraft.core.status import Status
@@ -18,6 +19,8 @@ from pykraft.protocol.schema import Body
 from pykraft.types import Endpoint, Epoch, Listeners, NodeId, Offset, Uuid
 
 NOBODY = -1
+TOPIC_ID_VERSION: Final = 13
+"""The first version of Produce, and of Fetch, whose topics have ids in place of names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +50,12 @@ class ClientTopics:
     def name_of(self, topic_id: bytes) -> str | None:
         """The name with this id; None for an unknown one."""
         return next((name for name, known in self.ids.items() if known == topic_id), None)
+
+    def asked(self, topic: Body, version: int, name_key: str) -> tuple[str | None, Body]:
+        """The topic that a row of Produce or Fetch means, None for an unknown id, and how the answer calls it."""
+        if version < TOPIC_ID_VERSION:
+            return topic[name_key], {name_key: topic[name_key]}
+        return self.name_of(topic["topic_id"]), {"topic_id": Uuid(topic["topic_id"])}
 
     def nodes(self, listener: str) -> dict[NodeId, Endpoint]:
         """The nodes that clients of this listener can reach: this one, the voters and the leader, as far as known."""

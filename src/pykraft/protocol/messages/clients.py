@@ -13,14 +13,15 @@ PARTITIONS_MAX = 4
 
 PRODUCE_REQUEST = schema.Message.of(
     "ProduceRequest",
-    "3-12",
+    "3-13",
     "9+",
     schema.Field("transactional_id", schema.STRING, default=None, nullable=True),
     schema.Field("acks", schema.INT16),
     schema.Field("timeout_ms", schema.INT32),
     schema.array_of(
         "topic_data",
-        schema.Field("name", schema.STRING),
+        schema.Field("name", schema.STRING, "0-12", ignorable=True),
+        schema.Field("topic_id", schema.UUID, "13+", ignorable=True),
         schema.array_of(
             "partition_data",
             schema.Field("index", schema.INT32),
@@ -31,16 +32,18 @@ PRODUCE_REQUEST = schema.Message.of(
     ),
 )
 """Produce (0): append records to the log. A request has a record batch for each partition. Versions that matter: 9 is
-flexible; 8 adds an error message; 10 names the current leader and its endpoint, in tagged fields (KIP-951).
+flexible; 8 adds an error message; 10 names the current leader and its endpoint, in tagged fields (KIP-951); 13 has ids
+in place of the topics' names (KIP-516).
 """
 
 PRODUCE_RESPONSE = schema.Message.of(
     "ProduceResponse",
-    "3-12",
+    "3-13",
     "9+",
     schema.array_of(
         "responses",
-        schema.Field("name", schema.STRING),
+        schema.Field("name", schema.STRING, "0-12", ignorable=True),
+        schema.Field("topic_id", schema.UUID, "13+", ignorable=True),
         schema.array_of(
             "partition_responses",
             schema.Field("index", schema.INT32),

@@ -36,10 +36,10 @@ from pykraft.protocol.control import TABLES, ControlType, control_type
 from pykraft.protocol.metadata.record import read_metadata_record, without_secrets
 from pykraft.protocol.records import Record, decode_records
 from pykraft.spark.arrow_columns import array_column, bytes_column, number_column, text_column
+from pykraft.spark.data_source import records as record_parts
 from pykraft.spark.data_source.bulk import find_values, values_of
 from pykraft.spark.data_source.headers import Headers, headers_of
 from pykraft.spark.data_source.options import SourceOptions
-from pykraft.spark.data_source.records import TIMES_MAX, Bodies, ParsedRecords, cells, groups_of, merged, parse_records
 from pykraft.spark.data_source.selection import EVERY_BATCH, EVERY_RECORD, Selection, arrow_schema
 from pykraft.spark.data_source.splits import OFFSET_MIN, Origin, Split, chunks_with, judged, packed
 from pykraft.spark.data_source.walk import OFFSET_MAX
@@ -56,7 +56,7 @@ ROWS_MAX = 65_536
 BATCHES_SIZE_BYTES_MAX = 16 * 1024 * 1024
 MICROSECONDS_PER_MS = 1_000
 FROM_VALUES = ("value", *METADATA_COLUMNS)
-FROM_RECORDS = ("timestamp", "control_type", "key", *FROM_VALUES)
+FROM_RECORDS = ("timestamp", "control_type", "key", "headers", *FROM_VALUES)
 """Columns for which records are read; the others are in the headers of batches."""
 TIMESTAMP_MS_MIN, TIMESTAMP_MS_MAX = -62_135_596_800_000, 253_402_300_799_999
 """The years 1 to 9999, as in Spark SQL. Any other time in a log, such as one in nanoseconds, is null."""
@@ -224,7 +224,9 @@ def records_of(
             yield damage_row(origin, part, selection.schema)
             continue
         wanted = part.at((part.counts > 0) & selection.wanted(part))
-        for group, bodies in groups_of(data, wanted, rows_max=ROWS_MAX, size_bytes_max=BATCHES_SIZE_BYTES_MAX):
+        for group, bodies in record_parts.groups_of(
+            data, wanted, rows_max=ROWS_MAX, size_bytes_max=BATCHES_SIZE_BYTES_MAX
+        ):
             try:
                 yield _Rows(origin, data, group, bodies, selection).to_arrow()
             except CorruptionError:
@@ -234,7 +236,7 @@ def records_of(
 
 
 def _one_by_one(
-    origin: Origin, data: Buffer, headers: Headers, bodies: Bodies | None, selection: Selection
+    origin: Origin, data: Buffer, headers: Headers, bodies: record_parts.Bodies | None, selection: Selection
 ) -> Iterator[pa.RecordBatch]:
     for index in range(len(headers)):
         one = slice(index, index + 1)
@@ -247,7 +249,7 @@ def _one_by_one(
 
 class _Rows:
     def __init__(
-        self, origin: Origin, data: Buffer, headers: Headers, bodies: Bodies | None, selection: Selection
+        self, origin: Origin, data: Buffer, headers: Headers, bodies: record_parts.Bodies | None, selection: Selection
     ) -> None:
         """Errors: CorruptionError for malformed records that a wanted column needs, and without ``bodies``."""
         if bodies is None:
@@ -268,17 +270,18 @@ class _Rows:
         self._control_types: dict[int, str] = {}
         self._keys: pa.BinaryArray | None = None
         self._values: pa.BinaryArray | None = None
-        if selection.has(*FROM_RECORDS):
-            self._read_records(with_keys=selection.has("key"), with_values=selection.has(*FROM_VALUES))
-        elif headers.are_compacted.any():
-            self._read_records(with_keys=False, with_values=False)
+        self._record_headers: pa.ListArray | None = None
+        if selection.has(*FROM_RECORDS) or headers.are_compacted.any():
+            self._read_records(selection)
 
-    def _read_records(self, *, with_keys: bool, with_values: bool) -> None:
+    def _read_records(self, selection: Selection) -> None:
+        with_keys, with_values = selection.has("key"), selection.has(*FROM_VALUES)
         found = find_values(self._data, self._headers)
         are_left = ~found.are_found & ~self._headers.are_control
         are_parsed = np.zeros(len(are_left), dtype=np.bool_)
         values = [(self._rows_of(found.are_found), values_of(self._data, found))] if with_values else []
         keys: list[tuple[np.ndarray, pa.BinaryArray]] = []
+        record_headers: list[tuple[np.ndarray, pa.ListArray]] = []
         if are_left.any():
             parsed = self._parse(are_left)
             are_parsed[are_left] = parsed.are_found
@@ -291,24 +294,31 @@ class _Rows:
             self._timestamps[rows] += np.where(are_own, parsed.time_deltas[kept], 0)
             data = self._bodies.data
             if with_values:
-                values.append((rows, cells(data, parsed.value_starts[kept], parsed.value_sizes[kept])))
+                values.append((rows, record_parts.cells(data, parsed.value_starts[kept], parsed.value_sizes[kept])))
             if with_keys and (parsed.key_sizes[kept] >= 0).any():
-                keys.append((rows, cells(data, parsed.key_starts[kept], parsed.key_sizes[kept])))
+                keys.append((rows, record_parts.cells(data, parsed.key_starts[kept], parsed.key_sizes[kept])))
+            own = parsed.headers[:, kept[parsed.headers[0]]]
+            if own.size and selection.has("headers"):
+                own[0] = (np.cumsum(kept) - 1)[own[0]]
+                record_headers.append((rows, record_parts.headers_column(data, own, len(rows))))
         for index in np.flatnonzero(~found.are_found & ~are_parsed).tolist():
             records = self._read(index)
             rows = np.arange(len(records)) + int(self._first_rows[index])
             values.append((rows, bytes_column([record.value for record in records])))
             keys.append((rows, bytes_column([record.key for record in records])))
+            record_headers.append((rows, _headers_column(records)))
         if with_values:
-            self._values = merged(values, self._count)
+            self._values = record_parts.merged(values, self._count, pa.binary())
         if with_keys:
-            self._keys = merged(keys, self._count)
+            self._keys = record_parts.merged(keys, self._count, pa.binary())
+        if selection.has("headers"):
+            self._record_headers = record_parts.merged(record_headers, self._count, record_parts.HEADERS)
 
-    def _parse(self, which: np.ndarray) -> ParsedRecords:
+    def _parse(self, which: np.ndarray) -> record_parts.ParsedRecords:
         """The records of these batches, as far as their columns hold what the batches claim."""
         headers = self._headers.at(which)
-        parsed = parse_records(self._bodies.at(which), headers.counts, headers.column("last_offset_delta"))
-        parsed.are_found &= np.abs(headers.column("base_timestamp")) < TIMES_MAX
+        parsed = record_parts.parse_records(self._bodies.at(which), headers.counts, headers.column("last_offset_delta"))
+        parsed.are_found &= np.abs(headers.column("base_timestamp")) < record_parts.TIMES_MAX
         return parsed
 
     def _rows_of(self, batches: np.ndarray) -> np.ndarray:
@@ -361,6 +371,9 @@ class _Rows:
             case "key":
                 assert self._keys is not None
                 return self._keys
+            case "headers":
+                assert self._record_headers is not None
+                return self._record_headers
             case "value":
                 assert self._values is not None
                 return self._values
@@ -394,6 +407,13 @@ def _not_unpacked(origin: Origin, data: Buffer, position: int, header: BatchHead
     except ProtocolError as error:
         return damaged(origin, position, str(error))
     raise AssertionError("it was not decompressed before")
+
+
+def _headers_column(records: Sequence[Record]) -> pa.ListArray:
+    pairs = [pair for record in records for pair in record.headers]
+    counts = np.array([len(record.headers) for record in records], dtype=np.int64)
+    names, values = text_column([name for name, _ in pairs]), bytes_column([value for _, value in pairs])
+    return record_parts.lists_of_headers(names, values, counts)
 
 
 def _timestamps_ms(headers: Headers) -> np.ndarray:

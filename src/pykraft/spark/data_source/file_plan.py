@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from pykraft.errors import StorageError, UsageError
+from pykraft.log.small_files import recovery_point
 from pykraft.object_storage.files import Files
 from pykraft.protocol.records import decode_records
 from pykraft.spark.data_source.options import Bound, SourceOptions
@@ -205,7 +206,20 @@ def find_end(replica: ReplicaLog, bound: Bound, start: Cursor | None = None) -> 
     offset = _asked_offset(replica, bound)
     if offset is not None:
         return offset
+    if bound.is_committed:
+        return _committed_end(replica)
     return OFFSET_MAX if bound.timestamp_ms is None else _since(replica, start or replica.start(), bound.timestamp_ms)
+
+
+def _committed_end(replica: ReplicaLog) -> Offset:
+    """Up to where the node noted that its log is committed: not above what is. Errors: UsageError; StorageError."""
+    path = replica.directory / recovery_point.FILE_NAME
+    if not replica.fs.exists(path):
+        raise UsageError(
+            f"{replica.directory} does not say how far it is committed, as no directory of Kafka's does: leave out "
+            "endingOffsets = committed, or read a live quorum with bootstrap.controllers"
+        )
+    return recovery_point.parse_recovery_point(path, replica.fs.read(path)).committed_end_offset
 
 
 def _since(replica: ReplicaLog, start: Cursor, timestamp_ms: int) -> Offset:

@@ -76,6 +76,9 @@ KNOWN = (
     "includeHeaders",
     *ALIASES,
 )
+OF_TABLE: Final = "option."
+"""Spark's prefix of the options of a table."""
+OF_LOG: Final = frozenset({"path", "paths", CONTROLLERS})
 DELAY_TEXT = re.compile(r"(?P<number>[0-9]{1,9})(?P<unit>ms|s|m|h)")
 UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 TRIGGER_DELAY_MS = 15 * 60_000
@@ -107,6 +110,7 @@ class Bound:
     by_replica: tuple[tuple[str, Offset], ...] = ()
     timestamp_ms: int | None = None
     is_latest: bool = False
+    is_committed: bool = False
 
     def offset_of(self, *names: str | None) -> Offset | None:
         """The offset for the replica that has these names, if one was given."""
@@ -132,6 +136,7 @@ class SourceOptions:
     fails_on_data_loss: bool = True
     repairs_truncation: bool = False
     pushes_filters: bool = False
+    includes_headers: bool = False
 
 
 SIZE_BYTES_PER_TRIGGER: Final = 1024 * 1024 * 1024
@@ -188,7 +193,6 @@ class TriggerDelay:
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
     """Check and convert. Errors: UsageError that names the option, its value and what is allowed."""
-    _refuse_table(options)
     _refuse_misspelled(options)
     read = _Reader(translate(options))
     patterns, controllers = read.patterns(), read.controllers()
@@ -197,7 +201,6 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
             'the source pykraft needs either .option("path", …), partition directories or globs of them, or '
             '.option("bootstrap.controllers", "host:port,…"), nodes of a live quorum'
         )
-    read.check_fixed("includeHeaders", "false", "the source has no column of headers")
     read.check_fixed("startingOffsetsByTimestampStrategy", "latest", "a time after the last record is the log end")
     found = SourceOptions(
         patterns=patterns,
@@ -214,6 +217,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         tasks_min=read.number("minPartitions", least=1),
         repairs_truncation=read.choice("onTruncation", ("fail", "repair")) == "repair",
         fails_on_data_loss=read.choice("failOnDataLoss", ("true", "false")) == "true",
+        includes_headers=read.choice("includeHeaders", ("false", "true")) == "true",
         pushes_filters=read.choice("pushFilters", ("false", "true")) == "true",
     )
     _refuse_contradictions(found)
@@ -226,20 +230,22 @@ def _refuse_contradictions(options: SourceOptions) -> None:
         raise UsageError(f"minOffsetsPerTrigger = {least} is more than the largest micro-batch, {most}")
     if options.columns != "pykraft" and options.rows == "batches":
         raise UsageError(f"the option columns = {options.columns} has a row for each record: leave out rows = batches")
+    if options.includes_headers and (options.rows == "batches" or options.columns == "metadata"):
+        raise UsageError("only rows of records have headers: leave out includeHeaders, rows or columns")
     if options.columns == "kafka" and options.tolerant:
         raise UsageError("the Kafka source's columns cannot report damage: leave out columns = kafka or corrupt = mark")
 
 
-def _refuse_table(options: Mapping[str, str]) -> None:
-    """Refuse to be a table of Spark's catalog: Spark hands the source its options when it is made, and not to read it.
+def table_options(options: Mapping[str, str]) -> dict[str, str] | None:
+    """What ``CREATE TABLE … OPTIONS (…)`` gives, as options of a query; None if these are a query's own.
 
-    Errors: UsageError that says what is there instead.
+    Spark gives a source each option with a prefix and without, beside the table's properties, and the path as location.
     """
-    if any(name.lower().startswith("option.") or name.lower() == "location" for name in options):
-        raise UsageError(
-            "Spark does not hand the options of a table to a source in Python, so it could not be read: use CREATE "
-            "TEMPORARY VIEW name USING pykraft OPTIONS (…) instead of CREATE TABLE"
-        )
+    given = {name.lower(): value for name, value in options.items()}
+    found = {name.removeprefix(OF_TABLE): value for name, value in given.items() if name.startswith(OF_TABLE)}
+    if "location" in given:
+        found["path"] = given["location"].removeprefix("file:")
+    return found or None
 
 
 def _refuse_misspelled(options: Mapping[str, str]) -> None:
@@ -328,6 +334,8 @@ class _Reader:
                 return Bound()
             case "latest":
                 return Bound(is_latest=True)
+            case "committed" if prefix == "ending":
+                return Bound(is_committed=True)
         if OFFSET_TEXT.fullmatch(value):
             return Bound(offset=Offset(int(value)))
         listed = _json(value)
@@ -335,9 +343,9 @@ class _Reader:
         if of_topic is not None:
             offset = None if of_topic < 0 else Offset(of_topic)
             return Bound(offset=offset, is_latest=of_topic == LATEST)
-        allowed = "earliest, latest, an offset, or JSON of offsets by replica"
+        allowed = f"{'earliest' if prefix == 'starting' else 'committed'}, latest, an offset, or JSON by replica"
         if not isinstance(listed, dict) or not all(type(each) is int and each >= 0 for each in listed.values()):
-            raise wrong_option(name, value, allowed if prefix == "starting" else allowed.removeprefix("earliest, "))
+            raise wrong_option(name, value, allowed)
         return Bound(by_replica=tuple((replica, Offset(offset)) for replica, offset in sorted(listed.items())))
 
 

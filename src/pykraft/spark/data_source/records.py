@@ -34,6 +34,7 @@ TOGETHER_MIN: Final = 150
 HEADERS_EACH_MAX: Final = 64
 """Of a record; the protocol's decoder reads more."""
 TIMES_MAX: Final = 2**61
+HEADERS: Final = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
 _NUMBER_SIZE_BYTES_MAX: Final = 4
 _TIME_SIZE_BYTES_MAX: Final = 9
 
@@ -125,6 +126,8 @@ class ParsedRecords:
     key_sizes: np.ndarray
     value_starts: np.ndarray
     value_sizes: np.ndarray
+    headers: np.ndarray
+    """A column for each header: its record, where its name and its value start, and their sizes, as above."""
 
 
 class _Reader:
@@ -195,7 +198,7 @@ def parse_records(bodies: Bodies, counts: np.ndarray, last_deltas: np.ndarray) -
     offset_deltas = reader.number()
     key_starts, key_sizes = reader.blob()
     value_starts, value_sizes = reader.blob()
-    _pass_headers(reader, bodies.data, which, len(counts))
+    headers = _read_headers(reader, bodies.data, which, len(counts))
     reader.are_bad |= (reader.at != reader.ends) | (np.abs(time_deltas) > TIMES_MAX)
     # Offsets ascend within a batch.
     first_rows = np.cumsum(counts) - counts
@@ -211,16 +214,18 @@ def parse_records(bodies: Bodies, counts: np.ndarray, last_deltas: np.ndarray) -
         key_sizes=key_sizes,
         value_starts=value_starts,
         value_sizes=value_sizes,
+        headers=headers,
     )
 
 
-def _pass_headers(reader: _Reader, data: Buffer, which: np.ndarray, batches: int) -> None:
-    """Read the headers of records, which no column has, to see whether they are well formed."""
+def _read_headers(reader: _Reader, data: Buffer, which: np.ndarray, batches: int) -> np.ndarray:
+    """See `ParsedRecords.headers`; whether they are well formed is asked even where no column has them."""
+    found = [np.empty((5, 0), dtype=np.int64)]
     left = reader.number()
     reader.are_bad |= (left < 0) | (left > HEADERS_EACH_MAX)
     rows = np.flatnonzero((left > 0) & ~reader.are_bad)
     if not len(rows):
-        return
+        return found[0]
     too_many = np.bincount(which[rows], weights=left[rows], minlength=batches) > HEADERS_MAX
     reader.are_bad |= too_many[which]
     rows = rows[~reader.are_bad[rows]]
@@ -229,11 +234,13 @@ def _pass_headers(reader: _Reader, data: Buffer, which: np.ndarray, batches: int
         own = reader.part(rows)
         starts, sizes = own.blob()
         own.are_bad |= (sizes < 0) | ~_are_texts(data, starts, np.maximum(sizes, 0), own.are_bad)
-        own.blob()
+        found.append(np.stack([rows, starts, sizes, *own.blob()]))
         reader.at[rows] = own.at
         reader.are_bad[rows] |= own.are_bad
         go_on = (left > 1) & ~own.are_bad
         rows, left = rows[go_on], left[go_on] - 1
+    headers = np.concatenate(found, axis=1)
+    return headers[:, np.argsort(headers[0], kind="stable")]
 
 
 def _are_texts(data: Buffer, starts: np.ndarray, sizes: np.ndarray, are_bad: np.ndarray) -> np.ndarray:
@@ -306,13 +313,28 @@ def cells(data: Buffer, starts: np.ndarray, sizes: np.ndarray) -> pa.BinaryArray
     return all_cells.take(places)
 
 
-def merged(parts: Sequence[tuple[np.ndarray, pa.BinaryArray]], count: int) -> pa.BinaryArray:
+def headers_column(data: Buffer, headers: np.ndarray, count: int) -> pa.ListArray:
+    """The headers of so many records, as Spark's Kafka source has them: null for none."""
+    rows, names, name_sizes, values, value_sizes = headers
+    texts = cells(data, names, name_sizes).cast(pa.string())
+    return lists_of_headers(texts, cells(data, values, value_sizes), np.bincount(rows, minlength=count))
+
+
+def lists_of_headers(names: pa.StringArray, values: pa.BinaryArray, counts: np.ndarray) -> pa.ListArray:
+    """The same, of all names and values, and how many of them each record has."""
+    edges = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    valid = pa.py_buffer(np.packbits(counts > 0, bitorder="little"))
+    pairs = pa.StructArray.from_arrays([names, values], fields=list(HEADERS.value_type))
+    return pa.Array.from_buffers(HEADERS, len(counts), [valid, pa.py_buffer(edges)], children=[pairs])
+
+
+def merged(parts: Sequence[tuple[np.ndarray, pa.Array]], count: int, kind: pa.DataType) -> pa.Array:
     """A column of so many rows from parts of it, each with the rows that it has, ascending; all others are null."""
     parts = [(rows, column) for rows, column in parts if len(rows)]
     if len(parts) == 1 and len(parts[0][0]) == count:
         return parts[0][1]
     if not parts:
-        return pa.nulls(count, pa.binary())
+        return pa.nulls(count, kind)
     order = np.full(count, -1, dtype=np.int64)
     order[np.concatenate([rows for rows, _ in parts])] = np.arange(sum(len(rows) for rows, _ in parts))
     valid = pa.py_buffer(np.packbits(order >= 0, bitorder="little"))

@@ -50,6 +50,9 @@ from pykraft.types import Epoch, Offset
 
 _TYPES = {
     "array<int>": ArrayType(IntegerType()),
+    "array<struct<key:string,value:binary>>": ArrayType(
+        StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+    ),
     "bigint": LongType(),
     "binary": BinaryType(),
     "boolean": BooleanType(),
@@ -81,6 +84,7 @@ BATCHES = columns_of(
 KAFKA = columns_of(
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
 )
+HEADERS = columns_of("headers array<struct<key:string,value:binary>>")
 METADATA = columns_of(
     "replica string, offset bigint not null, epoch int, timestamp timestamp, type string, version int, data string, "
     "problem string, corrupt string"
@@ -90,7 +94,8 @@ _OF_RECORDS = {"pykraft": RECORDS, "kafka": KAFKA, "metadata": METADATA}
 
 def columns_for(options: SourceOptions) -> StructType:
     """The columns of a query that names none."""
-    return BATCHES if options.rows == "batches" else _OF_RECORDS[options.columns]
+    columns = BATCHES if options.rows == "batches" else _OF_RECORDS[options.columns]
+    return StructType([*columns, *HEADERS]) if options.includes_headers else columns
 
 
 def spark_columns(given: StructType | pa.Schema) -> StructType:
@@ -103,7 +108,7 @@ def check_columns(wanted: StructType, options: SourceOptions) -> None:
     if options.rows == "batches":
         offered = {field.name: field.dataType for field in BATCHES}
     else:
-        offered = {field.name: field.dataType for columns in _OF_RECORDS.values() for field in columns}
+        offered = {field.name: field.dataType for columns in (*_OF_RECORDS.values(), HEADERS) for field in columns}
     for field in wanted:
         if field.name not in offered:
             raise UsageError(f"the source pykraft has no column {field.name}; it has {', '.join(offered)}")

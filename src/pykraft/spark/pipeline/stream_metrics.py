@@ -22,7 +22,9 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 
 from pykraft.host.metrics import Metric, MetricKind, ours
-from pykraft.server.prometheus import PrometheusEndpoint
+from pykraft.server.binding import listening_sockets, not_bound, port_of
+from pykraft.server.prometheus import PrometheusEndpoint, require_package
+from pykraft.types import Endpoint
 
 PREFIX: Final = "pykraft_stream_"
 BATCH_ID: Final = ours("batch_id", MetricKind.GAUGE, "", "number of the newest micro-batch with rows")
@@ -89,6 +91,21 @@ def metrics_thread(sockets: Sequence[socket.socket], render: Callable[[], bytes]
     finally:
         loop.call_soon_threadsafe(ended.set)
         thread.join()
+
+
+@contextmanager
+def metrics_at_address(at: Endpoint, option: str, render: Callable[[], bytes]) -> Iterator[Endpoint]:
+    """The same at this address, where port 0 is any free one; gives the address that it is. ``option`` is for errors.
+
+    Errors: ConfigError for an address that cannot be used; UsageError without the client library.
+    """
+    require_package(option)
+    try:
+        sockets = listening_sockets(at)
+    except OSError as error:
+        raise not_bound(option, str(at), error) from error
+    with metrics_thread(sockets, render):
+        yield Endpoint(at.host, port_of(sockets))
 
 
 if TYPE_CHECKING:  # an extra: imported when a scrape is answered

@@ -41,7 +41,7 @@ from pykraft.errors import (
     UsageError,
 )
 from pykraft.log.os_fs import OsFs
-from pykraft.protocol.batch import number_batch
+from pykraft.protocol.batch import number_batch, read_header
 from pykraft.protocol.records import iterate_records
 from pykraft.spark.sink.sink_options import BATCH_SIZE_BYTES_MAX, SinkOptions
 from pykraft.spark.sink.staged import StagedBatch, StagedFile, staged_batches
@@ -396,8 +396,14 @@ class _Append:
 def _culprit(batch: StagedBatch, error: RefusedError) -> str:
     """Which row probably caused this, if one can be told: the first that Kafka's replicas cannot read."""
     if error.code == ErrorCode.INVALID_RECORD:
+        base_ms = read_header(batch.data).base_timestamp
         for place, record in enumerate(iterate_records(batch.data)):
-            if record.key is not None or not record.value:
-                what = "has a key" if record.key is not None else "has no value, or an empty one"
+            problems = {
+                "has a key": record.key is not None,
+                "has no value, or an empty one": not record.value,
+                "has headers": bool(record.headers),
+                "has another time than the row before": record.timestamp_ms != base_ms,
+            }
+            for what in (problem for problem, is_there in problems.items() if is_there):
                 return f" (row {batch.first_row_of_partition + place} of partition {batch.partition} {what})"
     return ""

@@ -19,7 +19,9 @@ from pykraft.types import Endpoint
 
 STAGING, CHECKPOINT, JOB = "stagingLocation", "checkpointLocation", "jobId"
 BATCH_SIZE, TIMEOUT = "maxBatchBytes", "deliveryTimeout"
-KNOWN: Final = (CONTROLLERS, STAGING, CHECKPOINT, JOB, BATCH_SIZE, TIMEOUT)
+INCLUDE_HEADERS: Final = "includeHeaders"
+"""Has no effect, as in Spark's Kafka sink: a column of headers is written."""
+KNOWN: Final = (CONTROLLERS, STAGING, CHECKPOINT, JOB, BATCH_SIZE, TIMEOUT, INCLUDE_HEADERS)
 BATCH_SIZE_BYTES: Final = 1024 * 1024
 BATCH_SIZE_BYTES_MIN: Final = 1024
 BATCH_SIZE_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -31,7 +33,6 @@ ONE_LOG: Final = "a quorum has one log with one partition, so leave it out"
 REFUSED: Final[Mapping[str, str]] = {
     "topic": ONE_LOG,
     "partition": ONE_LOG,
-    "includeHeaders": "Kafka's replicas cannot read headers, so the sink writes none",
     "kafka.bootstrap.servers": f"name nodes of the quorum with {CONTROLLERS}",
     "kafka.delivery.timeout.ms": f"it is called {TIMEOUT} here, such as 2m",
     "kafka.batch.size": f"it is called {BATCH_SIZE} here",

@@ -1,7 +1,8 @@
 """Staged files: one task's record batches on disk, until the driver has appended them to the log.
 
-A file has whole batches as they will be in the log, but for the producer's numbers: uncompressed, all records of a
-batch with one time, so rows without keys and with values are what every replica reads, Kafka's too. Invariant: rows
+A file has whole batches as they will be in the log, but for the producer's numbers: uncompressed. If rows have no times
+of their own, all records of a batch have one time, so rows with nothing but values are what every replica reads,
+Kafka's too. Invariant: rows
 keep their order, each is in one batch, and a row that does not fit alone is an error that names it. A `StagedFile` is
 complete and synced, and nobody changes it. A reader checks each batch's CRC and the number of rows.
 
@@ -9,14 +10,22 @@ Source: ADR 079, ADR 097; `pykraft.protocol.batch` and `pykraft.protocol.records
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeAlias
 from uuid import uuid4
 
 from pykraft.errors import CorruptionError, ProtocolError, StorageError, UsageError
 from pykraft.log.os_fs import OsFs
-from pykraft.protocol.batch import HEADER_SIZE_BYTES, check_crc, read_header, seal_batch, unpack_header
+from pykraft.protocol.batch import (
+    HEADER_SIZE_BYTES,
+    check_crc,
+    read_header,
+    seal_batch,
+    unpack_header,
+    with_max_timestamp,
+)
 from pykraft.protocol.primitives import encode_varint
 from pykraft.protocol.records import encode_batch
 from pykraft.text.words import counted
@@ -24,7 +33,12 @@ from pykraft.types import EPOCH_ZERO, Offset
 
 RECORD_OVERHEAD_BYTES_MAX = 24
 """Most bytes that a batch adds to key and value: four varints and four single bytes."""
+TIME_SIZE_BYTES_MAX = 9
+"""Most bytes that a time of its own adds."""
+NO_HEADERS = b"\x00"
 _NULL = encode_varint(-1)
+_Record: TypeAlias = tuple[bytes | None, bytes | None, bytes, int]
+"""Key, value, headers as they are in the log, and time in ms."""
 
 
 class BatchMaker:
@@ -35,52 +49,80 @@ class BatchMaker:
         self._partition = partition
         self._size_bytes_max = size_bytes_max
         self._timestamp_ms = timestamp_ms
-        self._values: list[bytes | None] = []
-        self._keys: list[bytes | None] = []
+        self._records: list[_Record] = []
         self._size_bytes = HEADER_SIZE_BYTES
         self.rows = 0
         """Rows that it was given."""
 
-    def add(self, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None) -> Iterator[tuple[bytes, int]]:
+    def add(
+        self,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None] | None,
+        *,
+        headers: Sequence[Sequence[Mapping[str, Any] | None] | None] | None = None,
+        times_us: Sequence[int | None] | None = None,
+    ) -> Iterator[tuple[bytes, int]]:
         """Take these rows; the batches that are full now, each with its number of rows.
 
-        Errors: UsageError for a row that is too large.
+        ``headers`` are lists of ``key`` and ``value``; a row without a time gets that of all.
+
+        Errors: UsageError for a row that is too large, or that Kafka's clients could not read.
         """
         for index, value in enumerate(values):
             key = None if keys is None else keys[index]
-            size_bytes = RECORD_OVERHEAD_BYTES_MAX + len(value or b"") + len(key or b"")
+            head = NO_HEADERS if headers is None else self._encoded(headers[index] or ())
+            time_us = None if times_us is None else times_us[index]
+            time_ms = self._timestamp_ms if time_us is None else time_us // 1_000
+            if time_ms < 0:
+                raise UsageError(f"{self._row} has a time before 1970, which no client of Kafka's could read")
+            size_bytes = RECORD_OVERHEAD_BYTES_MAX + len(value or b"") + len(key or b"") + len(head) - len(NO_HEADERS)
+            size_bytes += 0 if times_us is None else TIME_SIZE_BYTES_MAX
             if self._size_bytes + size_bytes > self._size_bytes_max:
                 yield from self.rest()
                 if HEADER_SIZE_BYTES + size_bytes > self._size_bytes_max:
                     raise UsageError(
-                        f"row {self.rows} of partition {self._partition} (both from 0) takes {size_bytes} bytes as a "
+                        f"{self._row} takes {size_bytes} bytes as a "
                         f"record, and a batch may take {self._size_bytes_max}: set the option maxBatchBytes, but not "
                         "above internal.metadata.max.batch.size.in.bytes of the nodes"
                     )
-            self._values.append(value)
-            self._keys.append(key)
+            self._records.append((key, value, head, time_ms))
             self._size_bytes += size_bytes
             self.rows += 1
 
     def rest(self) -> Iterator[tuple[bytes, int]]:
         """The batch that is not full, if there is one."""
-        values, keys = self._values, self._keys
-        self._values, self._keys, self._size_bytes = [], [], HEADER_SIZE_BYTES
-        if values:
-            yield _encode(values, keys, self._timestamp_ms), len(values)
+        records = self._records
+        self._records, self._size_bytes = [], HEADER_SIZE_BYTES
+        if records:
+            yield _encode(records), len(records)
+
+    @property
+    def _row(self) -> str:
+        return f"row {self.rows} of partition {self._partition} (both from 0)"
+
+    def _encoded(self, headers: Sequence[Mapping[str, Any] | None]) -> bytes:
+        pieces = [encode_varint(len(headers))]
+        for header in headers:
+            if header is None or header["key"] is None:
+                raise UsageError(f"{self._row} has a header without a key")
+            pieces += (_blob(header["key"].encode()), _blob(header["value"]))
+        return b"".join(pieces)
 
 
-def _encode(values: Sequence[bytes | None], keys: Sequence[bytes | None], timestamp_ms: int) -> bytes:
-    plain = [value for value in values if value]
-    if len(plain) == len(values) and not any(key is not None for key in keys):
-        return encode_batch(plain, base_offset=Offset(0), epoch=EPOCH_ZERO, timestamp_ms=timestamp_ms).data
+def _encode(records: Sequence[_Record]) -> bytes:
+    base_ms = records[0][3]
+    if all(value and key is None and head == NO_HEADERS and time == base_ms for key, value, head, time in records):
+        plain = [value for _, value, _, _ in records if value]
+        return encode_batch(plain, base_offset=Offset(0), epoch=EPOCH_ZERO, timestamp_ms=base_ms).data
     pieces: list[bytes] = []
-    for delta, (key, value) in enumerate(zip(keys, values, strict=True)):
-        record = b"".join((b"\x00\x00", encode_varint(delta), _blob(key), _blob(value), b"\x00"))
+    for delta, (key, value, head, time_ms) in enumerate(records):
+        start = (b"\x00", encode_varint(time_ms - base_ms), encode_varint(delta))
+        record = b"".join((*start, _blob(key), _blob(value), head))
         pieces += (encode_varint(len(record)), record)
-    body = b"".join(pieces)
-    count = len(values)
-    return seal_batch(body, count=count, base_offset=Offset(0), epoch=EPOCH_ZERO, timestamp_ms=timestamp_ms).data
+    body, count = b"".join(pieces), len(records)
+    data = seal_batch(body, count=count, base_offset=Offset(0), epoch=EPOCH_ZERO, timestamp_ms=base_ms).data
+    latest_ms = max(time_ms for _, _, _, time_ms in records)
+    return data if latest_ms == base_ms else with_max_timestamp(data, latest_ms).data
 
 
 def _blob(data: bytes | None) -> bytes:

@@ -15,11 +15,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 from uuid import uuid4
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.types import BinaryType, StringType, StructType
+from pyspark.sql.types import StringType, StructType
 
 from pykraft.errors import StorageError, UsageError
 from pykraft.spark.error_text import without_traceback
@@ -34,6 +35,13 @@ from pykraft.spark.spark_versions import (
 )
 
 VALUE, KEY = "value", "key"
+KINDS: Final[Mapping[str, Sequence[str]]] = {
+    VALUE: ("binary", "string"),
+    KEY: ("binary", "string"),
+    "headers": ("array<struct<key:string,value:binary>>",),
+    "timestamp": ("timestamp",),
+}
+"""The columns of the sink, and Spark's names of the types that they may have."""
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 """Spark's local properties of a micro-batch's tasks."""
 ROWS_AT_ONCE = 1_000
@@ -143,16 +151,18 @@ class QuorumStreamWriter(DataSourceStreamArrowWriter):
 
 
 def check_columns(schema: StructType) -> None:
-    """Refuse other columns than ``value`` and ``key``. Errors: UsageError."""
+    """Refuse other columns than those of `KINDS`. Errors: UsageError."""
     kinds = {field.name: field.dataType for field in schema}
-    wanted = "the sink pykraft writes the column value and, if there is one, key"
+    wanted = "the sink pykraft writes the column value and, if they are there, key, headers and timestamp"
     if VALUE not in kinds:
         raise UsageError(f"{wanted}; the DataFrame has {', '.join(kinds) or 'no column'}")
     for name, kind in kinds.items():
-        if name not in (VALUE, KEY):
+        if name not in KINDS:
             raise UsageError(f"{wanted}: leave out {name}, as with .select('value')")
-        if not isinstance(kind, BinaryType | StringType):
-            raise UsageError(f"the column {name} must be binary or string, not {kind.simpleString()}: cast it")
+        is_text = isinstance(kind, StringType)  # also of a length or a collation
+        if ("string" if is_text else kind.simpleString()) not in KINDS[name]:
+            wanted = " or ".join(KINDS[name])
+            raise UsageError(f"the column {name} must be {wanted}, not {kind.simpleString()}: cast it")
 
 
 def made(root: Path) -> Path:
@@ -186,8 +196,13 @@ def _batches(iterator: Iterator[pa.RecordBatch], maker: BatchMaker) -> Iterator[
     for rows in iterator:
         for start in range(0, rows.num_rows, ROWS_AT_ONCE):
             part = rows.slice(start, ROWS_AT_ONCE)
-            keys = _bytes_of(part, KEY) if KEY in part.schema.names else None
-            yield from maker.add(_bytes_of(part, VALUE), keys)
+            names = part.schema.names
+            yield from maker.add(
+                _bytes_of(part, VALUE),
+                _bytes_of(part, KEY) if KEY in names else None,
+                headers=part.column("headers").to_pylist() if "headers" in names else None,
+                times_us=part.column("timestamp").cast(pa.int64()).to_pylist() if "timestamp" in names else None,
+            )
     yield from maker.rest()
 
 
