@@ -40,7 +40,11 @@ def test_a_group_goes_on_where_its_last_member_ended(library: str, children: Chi
     cluster = Cluster(children, tmp_path, throughput=0, properties=PROPERTIES)
     cluster.start()
     servers = ",".join(f"{HOST}:{node.port}" for node in cluster.nodes.values())
-    assert members(library, servers) == {"first": COUNT, "closes_at_once": True, "second": COUNT}
+    found = members(library, servers)
+    refusal = str(found.pop("transactions"))
+    assert refusal.startswith("TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
+    assert "this quorum has no transactions" in refusal
+    assert found == {"first": COUNT, "closes_at_once": True, "second": COUNT}
 
 
 def test_kafkas_tools_for_groups(children: Children, tmp_path: Path) -> None:

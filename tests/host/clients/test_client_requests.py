@@ -177,8 +177,9 @@ def test_the_leader_coordinates_groups_and_nobody_transactions(version: int, ask
 
     assert [coordinator(Leader(status))["node_id"] for status in (LEADS, FOLLOWS)] == [1, 2]
     told = coordinator(Leader(), kind=1)
-    assert (told["error_code"], told["node_id"]) == (ErrorCode.UNSUPPORTED_VERSION, -1)
+    assert (told["error_code"], told["node_id"]) == (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1)
     assert "no transactions" in told["error_message"]
+    assert coordinator(Leader(), kind=2)["error_code"] == ErrorCode.UNSUPPORTED_VERSION
     nobody = coordinator(Leader(FOLLOWS._replace(leader_id=None)))
     assert nobody["error_code"] == ErrorCode.COORDINATOR_NOT_AVAILABLE
     kraft = coordinator(Leader(client_records="kraft"))

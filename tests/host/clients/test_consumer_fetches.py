@@ -7,9 +7,10 @@ import pytest
 from pykraft.config import METADATA_TOPIC_NAME
 from pykraft.errors import ErrorCode
 from pykraft.host.clients import consumer_fetches
+from pykraft.host.groups.group_table import deleted_group
 from pykraft.host.ports import AT_ONCE_MS
 from pykraft.protocol.messages import ApiKey
-from pykraft.protocol.records import decode_records, scan
+from pykraft.protocol.records import decode_records, encode_group_batch, scan
 from pykraft.types import Epoch, Offset, Uuid
 from tests.host.clients.world import LEADS, Leader, batch_of, fetch
 from tests.host.fakes import TOPIC_ID, TOPIC_NAME
@@ -300,3 +301,13 @@ def test_what_is_only_in_the_files_is_enough(leader: Leader) -> None:
     leader.recent.begin_anew_at(Offset(1))
     several(leader, (TOPIC_NAME, 0, 0), max_wait_ms=100, min_bytes=1_000)
     assert len(leader.ports.reads) == 1
+
+
+def test_the_state_of_groups_wakes_nobody(leader: Leader) -> None:
+    leader.ask(ApiKey.FETCH, 12, fetch(0, max_wait_ms=500))
+    leader.append(encode_group_batch([deleted_group("g")], timestamp_ms=1))
+    assert leader.answers == []
+    leader.append(batch_of([b"a"]))
+    [answer] = leader.answer()["responses"]
+    found = [header.is_group_state for _, header in scan(answer["partitions"][0]["records"])]
+    assert found == [True, False], "the client skips it"

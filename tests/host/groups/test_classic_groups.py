@@ -24,13 +24,20 @@ class Coordinator(Leader):
         super().__init__(LEADS, **({"group_initial_delay_ms": 0} | changes))
         self.told: dict[str, Any] = {}
         self.ms = 0
+        self.calls: dict[str, int] = {}
         self.clients.after_step(self.status)
 
     def call(self, who: str, key: ApiKey, version: int, body: Any) -> None:
         """Ask on behalf of somebody; the log takes what it has to."""
         requester: Any = type("Requester", (), {"listener": "CONTROLLER", "client_id": who, "connection": 1})()
         self.told.pop(who, None)
-        answered = lambda told: self.told.__setitem__(who, told)  # noqa: E731
+        self.calls[who] = mine = self.calls.get(who, 0) + 1
+
+        def answered(told: Any) -> None:
+            # An answer to an earlier request of the same member is none to this.
+            if self.calls[who] == mine:
+                self.told[who] = told
+
         self.clients.handle(key, version, body, requester, lambda: True, answered)
         self.write()
 
@@ -93,8 +100,8 @@ class Coordinator(Leader):
         code: int = self.told["leave"]["members"][0]["error_code"]
         return code
 
-    def commit_offset(self, id_: str, generation: int) -> int:
-        part = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": 1, "committed_metadata": ""}
+    def commit_offset(self, id_: str, generation: int, offset: int = 1) -> int:
+        part = {"partition_index": 0, "committed_offset": offset, "committed_leader_epoch": 1, "committed_metadata": ""}
         body = {
             "group_id": "g",
             "generation_id_or_member_epoch": generation,

@@ -2,8 +2,8 @@
 
     python -m tests.kafka.clients.members LIBRARY SERVERS TOPIC COUNT
 
-It prints how many of COUNT records a first consumer read that commits by itself, how long its end took, and what a
-second one of the same group still read of COUNT more.
+It prints how a producer with transactions is refused, how many of COUNT records a first consumer read that commits by
+itself, whether it ended at once, and what a second one of the same group still read of COUNT more.
 """
 
 import asyncio
@@ -24,6 +24,18 @@ def produce(servers: str, topic: str, count: int) -> None:
     for number in range(count):
         producer.produce(topic, str(number).encode())
     assert producer.flush(TIMEOUT_S) == 0
+
+
+def refusal_of_transactions(servers: str) -> str:
+    """The error of a producer that begins transactions: at once, not after a timeout."""
+    from confluent_kafka import KafkaException, Producer
+
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": "t"})
+    try:
+        producer.init_transactions(TIMEOUT_S)
+    except KafkaException as error:
+        return f"{error.args[0].name()}: {error.args[0].str()}"
+    return "none"
 
 
 def confluent(servers: str, topic: str, count: int) -> tuple[int, float]:
@@ -89,7 +101,8 @@ def main(library: str, servers: str, topic: str, count: int) -> None:
     first, close_s = read(servers, topic, count)
     produce(servers, topic, count)
     second, _ = read(servers, topic, count)
-    print(json.dumps({"first": first, "closes_at_once": close_s < 1.0, "second": second}))
+    refusal = refusal_of_transactions(servers)
+    print(json.dumps({"transactions": refusal, "first": first, "closes_at_once": close_s < 1.0, "second": second}))
 
 
 if __name__ == "__main__":

@@ -398,8 +398,11 @@ def find_coordinator(
     code, text = ErrorCode.NONE, None
     leader_id, _ = topics.leader(listener)
     endpoint = topics.nodes(listener).get(leader_id)  # type: ignore[call-overload]
-    if body["key_type"] != GROUP_KEY_TYPE:
-        code, text = ErrorCode.UNSUPPORTED_VERSION, "this quorum keeps consumer groups; it has no transactions"
+    if body["key_type"] == TRANSACTION_KEY_TYPE:
+        # Librdkafka repeats the question after any other error.
+        code, text = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this quorum has no transactions"
+    elif body["key_type"] != GROUP_KEY_TYPE:
+        code, text = ErrorCode.UNSUPPORTED_VERSION, "this quorum keeps consumer groups only"
     elif strict is not None and coordinator_error(strict) == ErrorCode.UNSUPPORTED_VERSION:
         code = ErrorCode.UNSUPPORTED_VERSION
         text = f"this quorum keeps no consumer groups now: {strict.why}"
@@ -415,6 +418,7 @@ def find_coordinator(
 
 
 GROUP_KEY_TYPE: Final = 0
+TRANSACTION_KEY_TYPE: Final = 1
 SEVERAL_KEYS_VERSION: Final = 4
 """The first version of FindCoordinator that asks for several keys."""
 
