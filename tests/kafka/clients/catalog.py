@@ -117,6 +117,10 @@ class Library:
         """See `Contender`."""
         return self._program("consume", order, "--offset", str(order.offset), value_first=False)
 
+    def member(self, order: Order) -> Program:
+        """The process that consumes as the member of a group, and commits what it has read."""
+        return self._program("subscribe", order, "--group", "g", value_first=False)
+
     def _program(self, mode: str, order: Order, *words: str, value_first: bool) -> Program:
         def place_of(line: str) -> Place | None:
             found = re.fullmatch(r"(\d+\.\d+) (\d+)" if value_first else r"(\d+) (\d+\.\d+)", line)

@@ -55,15 +55,17 @@ func (f franz) produce(o options, records <-chan sent, acknowledged func(string,
 	return failed
 }
 
-func (franz) poll(cl *kgo.Client, read func(int64, string) bool) {
+// poll returns the last record that was read.
+func (franz) poll(cl *kgo.Client, read func(int64, string) bool) (record *kgo.Record) {
 	for goesOn := true; goesOn; {
 		// What it reports here, it tries again by itself.
 		fetches := cl.PollFetches(context.Background())
 		for each := fetches.RecordIter(); goesOn && !each.Done(); {
-			record := each.Next()
+			record = each.Next()
 			goesOn = read(record.Offset, string(record.Value))
 		}
 	}
+	return record
 }
 
 func (f franz) consume(o options, read func(int64, string) bool) error {
@@ -84,8 +86,7 @@ func (f franz) subscribe(o options, read func(int64, string) bool) error {
 		return err
 	}
 	defer cl.Close()
-	f.poll(cl, read)
-	return cl.CommitUncommittedOffsets(context.Background())
+	return cl.CommitRecords(context.Background(), f.poll(cl, read))
 }
 
 func (franz) describe(o options) (found description, err error) {

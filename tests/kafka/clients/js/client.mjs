@@ -57,18 +57,24 @@ async function produce() {
 }
 
 async function subscribe(group, offset) {
-  const consumer = kafka.consumer({ groupId: group, sessionTimeout: 10000 });
+  const consumer = kafka.consumer({ groupId: group, sessionTimeout: 10000, maxWaitTimeInMs: 200 });
   await consumer.connect();
   await consumer.subscribe({ topics: [topic], fromBeginning: true });
   let read = 0;
   await new Promise((done, fail) => {
-    const eachMessage = async ({ message }) => {
-      if (read >= count) return;
-      process.stdout.write(`${message.offset} ${message.value}\n`);
-      read += 1;
-      if (read === count) done();
+    const eachBatch = async ({ batch, resolveOffset, commitOffsetsIfNecessary, uncommittedOffsets }) => {
+      for (const message of batch.messages) {
+        if (read >= count) return;
+        process.stdout.write(`${message.offset} ${message.value}\n`);
+        read += 1;
+        resolveOffset(message.offset);
+        if (read === count) {
+          await commitOffsetsIfNecessary(uncommittedOffsets());
+          done();
+        }
+      }
     };
-    consumer.run({ eachMessage }).catch(fail);
+    consumer.run({ eachBatch, eachBatchAutoResolve: false }).catch(fail);
     if (offset !== undefined) consumer.seek({ topic, partition: 0, offset });
   });
   await consumer.disconnect();
