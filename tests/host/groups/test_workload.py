@@ -43,7 +43,8 @@ class Life:
         self.leader.call("fetch", ApiKey.OFFSET_FETCH, 8, {"groups": [{"group_id": "g", "topics": topics}]})
         [group] = self.leader.told["fetch"]["groups"]
         assert group["error_code"] == 0
-        return max(0, int(group["topics"][0]["partitions"][0]["committed_offset"]))
+        offset: int = group["topics"][0]["partitions"][0]["committed_offset"]
+        return max(0, offset)
 
     def change_leader(self) -> None:
         """Another node, which has all that was committed, leads the next epoch."""

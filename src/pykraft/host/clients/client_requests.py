@@ -27,13 +27,12 @@ from pykraft.host.clients.consumer_fetches import ConsumerFetches
 from pykraft.host.clients.leader_questions import ProducerIds, VoterEndpoints
 from pykraft.host.clients.produce_requests import ClientAnswer, ProduceRequests, refuse_too_large
 from pykraft.host.clients.producer_states import ProducerStates
-from pykraft.host.clients.records_profile import RecordsProfile
+from pykraft.host.clients.records_profile import RecordsProfile, StrictProfile
 from pykraft.host.clients.time_searches import NEWEST_TIME, NOT_FOUND, TimeSearches
 from pykraft.host.clients.topics import NOBODY, ClientTopics, committed_end
 from pykraft.host.fetch_read import FetchReads, HeaderAndBytes, ReadableLog, batches_up_to, read_durable
-from pykraft.host.groups import group_requests
 from pykraft.host.groups.group_log import GroupLog
-from pykraft.host.groups.group_requests import GroupRequests
+from pykraft.host.groups.group_requests import GroupRequests, coordinator_error
 from pykraft.host.inbound import Requester
 from pykraft.host.inbox import Inbox
 from pykraft.host.ports import Ports
@@ -42,7 +41,7 @@ from pykraft.protocol.api import RequestHeader
 from pykraft.protocol.cut_frame import CutFrame
 from pykraft.protocol.messages import CLIENT_KEYS, GROUP_KEYS, ApiKey
 from pykraft.protocol.schema import Body
-from pykraft.types import Epoch, Offset, Uuid
+from pykraft.types import Epoch, NodeId, Offset, Uuid
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -210,6 +209,38 @@ def describe_configs(body: Body, topics: ClientTopics) -> Body:
     return {"results": [_config_row(each, topics) for each in body["resources"]]}
 
 
+GROUP_KEY_TYPE: Final = 0
+TRANSACTION_KEY_TYPE: Final = 1
+SEVERAL_KEYS_VERSION: Final = 4
+"""The first version of FindCoordinator that asks for several keys."""
+
+
+def find_coordinator(
+    body: Body, version: int, listener: str, topics: ClientTopics, strict: StrictProfile | None
+) -> Body:
+    """The leader, for every group; UNSUPPORTED_VERSION for what nobody keeps, since clients repeat softer errors."""
+    code, text = ErrorCode.NONE, None
+    leader_id, _ = topics.leader(listener)
+    endpoint = topics.nodes(listener).get(NodeId(leader_id))
+    if body["key_type"] == TRANSACTION_KEY_TYPE:
+        # Librdkafka repeats the question after any other error.
+        code, text = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this quorum has no transactions"
+    elif body["key_type"] != GROUP_KEY_TYPE:
+        code, text = ErrorCode.UNSUPPORTED_VERSION, "this quorum keeps consumer groups only"
+    elif strict is not None and coordinator_error(strict) == ErrorCode.UNSUPPORTED_VERSION:
+        code = ErrorCode.UNSUPPORTED_VERSION
+        text = f"this quorum keeps no consumer groups now: {strict.why}"
+    elif endpoint is None:
+        code, text = ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody leads, or clients of this listener cannot reach it"
+    node: Body = {"node_id": -1, "host": "", "port": -1}
+    if not code and endpoint is not None:
+        node = {"node_id": leader_id, "host": endpoint.host, "port": endpoint.port}
+    told: Body = {"error_code": code, "error_message": text, **node}
+    if version < SEVERAL_KEYS_VERSION:
+        return told
+    return {"coordinators": [{"key": key, **told} for key in body["coordinator_keys"]]}
+
+
 def _node_rows(id_name: str, listener: str, topics: ClientTopics) -> list[Body]:
     nodes = topics.nodes(listener).items()
     return [{id_name: node_id, "host": endpoint.host, "port": endpoint.port} for node_id, endpoint in nodes]
@@ -350,7 +381,7 @@ class ClientRequests:
                 answer(describe_configs(body, self._topics))
             case ApiKey.FIND_COORDINATOR:
                 strict = self.profile.strict(self._topics.status())
-                answer(group_requests.find_coordinator(body, version, listener, self._topics, strict))
+                answer(find_coordinator(body, version, listener, self._topics, strict))
             case _ if api_key in GROUP_KEYS:
                 self._groups.handle(api_key, version, body, requester.client_id, answer)
             case _:

@@ -391,38 +391,6 @@ def coordinator_error(strict: StrictProfile) -> ErrorCode:
     return ErrorCode.UNSUPPORTED_VERSION if is_final else ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def find_coordinator(
-    body: Body, version: int, listener: str, topics: ClientTopics, strict: StrictProfile | None
-) -> Body:
-    """The leader, for every group; UNSUPPORTED_VERSION for what nobody keeps, since clients repeat softer errors."""
-    code, text = ErrorCode.NONE, None
-    leader_id, _ = topics.leader(listener)
-    endpoint = topics.nodes(listener).get(leader_id)  # type: ignore[call-overload]
-    if body["key_type"] == TRANSACTION_KEY_TYPE:
-        # Librdkafka repeats the question after any other error.
-        code, text = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this quorum has no transactions"
-    elif body["key_type"] != GROUP_KEY_TYPE:
-        code, text = ErrorCode.UNSUPPORTED_VERSION, "this quorum keeps consumer groups only"
-    elif strict is not None and coordinator_error(strict) == ErrorCode.UNSUPPORTED_VERSION:
-        code = ErrorCode.UNSUPPORTED_VERSION
-        text = f"this quorum keeps no consumer groups now: {strict.why}"
-    elif endpoint is None:
-        code, text = ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody leads, or clients of this listener cannot reach it"
-    node: Body = {"node_id": -1, "host": "", "port": -1}
-    if not code and endpoint is not None:
-        node = {"node_id": leader_id, "host": endpoint.host, "port": endpoint.port}
-    told: Body = {"error_code": code, "error_message": text, **node}
-    if version < SEVERAL_KEYS_VERSION:
-        return told
-    return {"coordinators": [{"key": key, **told} for key in body["coordinator_keys"]]}
-
-
-GROUP_KEY_TYPE: Final = 0
-TRANSACTION_KEY_TYPE: Final = 1
-SEVERAL_KEYS_VERSION: Final = 4
-"""The first version of FindCoordinator that asks for several keys."""
-
-
 def _kept_since_ms(group: KeptGroup, offset: CommittedOffset) -> int:
     return offset.commit_ms if group.empty_since_ms == group_table.NEVER_MS else group.empty_since_ms
 
