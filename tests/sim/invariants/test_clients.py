@@ -379,7 +379,8 @@ class Case:
 
     @staticmethod
     def _node(number: int) -> Any:
-        made = node(number, epoch=3, leader_id=1, role="follower", log_end_offset=9)
+        raft = SimpleNamespace(log=SimpleNamespace(snapshots=(), start_offset=0))
+        made = node(number, epoch=3, leader_id=1, role="follower", log_end_offset=9, raft=raft)
         made.process.wiretap.fetch_answers = Counter()
         made.process.is_running = True
         made.config.client_listeners = ()
@@ -464,6 +465,20 @@ def test_who_has_had_only_snapshots_need_not_be_listed() -> None:
     case.answers(history.VisitQuestion.DESCRIBE_QUORUM, quorum(observers=[]))
     observer.process.wiretap.fetch_answers[1] += 1
     with pytest.raises(ViolationError, match="\\[4\\] fetch from it as well"):
+        case.answers(history.VisitQuestion.DESCRIBE_QUORUM, quorum(observers=[]))
+
+
+@pytest.mark.parametrize("snapshots", [(), (OffsetAndEpoch(Offset(5), Epoch(2)),)])
+def test_an_empty_replica_without_room_for_the_snapshot_need_not_be_listed(snapshots: Any) -> None:
+    case = Case()
+    case.nodes[1].host.raft.log.snapshots = snapshots
+    for _ in range(clients.OTHER_ANSWERS + 1):
+        case.made.before_send(case.nodes[4], Spoken(epoch=3, fetched=LogEnd(epoch=0, offset=0), target_id=1))
+        case.nodes[4].process.wiretap.fetch_answers[1] += 1
+    if not snapshots:
+        with pytest.raises(ViolationError, match="\\[4\\] fetch from it as well"):
+            case.answers(history.VisitQuestion.DESCRIBE_QUORUM, quorum(observers=[]))
+    else:
         case.answers(history.VisitQuestion.DESCRIBE_QUORUM, quorum(observers=[]))
 
 

@@ -418,8 +418,12 @@ class ClientsAreToldTheTruth(invariant.Invariant):
 
     def _gets_snapshot(self, spoken: invariant.Spoken) -> bool:
         leader = None if spoken.target_id is None else self.facts.nodes.get(NodeId(spoken.target_id))
-        status = None if leader is None else leader.status
-        return spoken.fetched is not None and status is not None and spoken.fetched.offset < status.log_start_offset
+        raft = None if leader is None or leader.host is None else leader.host.raft
+        if spoken.fetched is None or raft is None:
+            return False
+        # An empty replica gets the newest snapshot even if the whole log is still there.
+        is_empty = spoken.fetched.offset == 0 and bool(raft.log.snapshots)
+        return is_empty or spoken.fetched.offset < raft.log.start_offset
 
     def visited(self, node: invariant.SimulatedNode, visit: invariant.Visit) -> None:
         is_unserved = (
