@@ -23,7 +23,7 @@ from pykraft.host.inbound import SASL_HANDSHAKE
 from pykraft.machine import Replicated
 from pykraft.machine.records import CheckRecord, OpenRecord, TickRecord, encode_command, encode_log_record, pack_records
 from pykraft.protocol.api import decode_response, encode_request, frame
-from pykraft.protocol.messages import APIS, ApiKey
+from pykraft.protocol.messages import APIS, GROUP_KEYS, ApiKey
 from pykraft.protocol.records import encode_batch
 from pykraft.protocol.schema import Body
 from pykraft.recipes import KeyValues, Put, Transaction, TransactionResult
@@ -148,7 +148,7 @@ WRONG_CONTENTS: Final[dict[int, Callable[[Body], list[Body]]]] = {
     ApiKey.LIST_OFFSETS: _epochs,
     ApiKey.METADATA: _same,
     ApiKey.FIND_COORDINATOR: _same,
-    ApiKey.LIST_GROUPS: _same,
+    **dict.fromkeys(GROUP_KEYS, _same),
     ApiKey.API_VERSIONS: _same,
     ApiKey.INIT_PRODUCER_ID: _same,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _epochs,

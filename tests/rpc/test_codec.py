@@ -192,8 +192,8 @@ REQUESTS = [
     for version in range(api.request.versions.min, api.request.versions.max + 1)
 ]
 REQUEST_COST_FACTOR_MAX = 4
-REQUEST_COST_BYTES_MIN = 32 * 1024
-"""What the dicts and small values of the one partition and of the endpoints take, however short their frame is."""
+REQUEST_COST_BYTES_MIN = 64 * 1024
+"""What the dicts and small values of the partitions, endpoints and members take, however short their frame is."""
 
 
 def most_of(kind: Kind | Struct | Array, version: int, text: str) -> Any:

@@ -27,6 +27,7 @@ PLACES = (
     TESTS / "lab" / "demo",
     TESTS / "lab" / "cli" / "test_demo.py",
     TESTS / "lab" / "campaign" / "test_on_spark.py",
+    TESTS / "lab" / "benchmarks" / "test_spark_source.py",
 )
 """Folders, and files elsewhere, with tests that need pyspark."""
 WITHOUT_PYSPARK = {
