@@ -203,12 +203,12 @@ class FetchReads:
     def recent_size_bytes(self, offset: Offset, end_offset: Offset) -> int | None:
         """Bytes of the batches from ``offset`` on up to ``end_offset``; None when one of them is only in the files.
 
-        The state of consumer groups does not count: a commit of one consumer is no news for the others.
+        Control batches do not count, since consumers get none.
         """
         if offset < self._recent.start_offset:
             return None
         found = self._recent.take(offset, end_offset, INT32_MAX)
-        return sum(len(data) for header, data in found if not header.is_group_state)
+        return sum(len(data) for header, data in found if not header.is_control)
 
     def find_batch(self, offset: Offset, then: Callable[[Offset | None], None]) -> None:
         """Pass ``then`` the start of the batch that contains ``offset``, which is in the log; now or later.

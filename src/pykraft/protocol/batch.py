@@ -74,6 +74,8 @@ _COMPRESSION_MASK: Final = 0x07
 _LOG_APPEND_TIME_BIT: Final = 0x08
 _TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
+_ATTRIBUTES_AT: Final = 22
+"""Where the lower byte of the attributes is."""
 _DELETE_HORIZON_BIT: Final = 0x40
 GROUP_STATE_BITS: Final = CONTROL_BIT | 0x100
 IMAGE_BIT: Final = 0x200
@@ -240,6 +242,29 @@ def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
             f"has CRC {crc:08x}, expected {header.crc:08x}",
             ErrorCode.CORRUPT_MESSAGE,
         )
+
+
+def without_control(buffers: Sequence[Buffer]) -> tuple[list[Buffer], Offset]:
+    """The whole batches of these buffers that are no control batches, as views, and where the last batch of all ends.
+
+    The buffers hold whole batches that were checked before, at least one.
+    """
+    kept: list[Buffer] = []
+    last: Buffer = b""
+    at = 0
+    for buffer in buffers:
+        view, start, position, end = memoryview(buffer), 0, 0, len(buffer)
+        while position < end:
+            at, next_position = position, position + _LENGTH(buffer, position + _LENGTH_AT)[0] + _LENGTH_END
+            if view[position + _ATTRIBUTES_AT] & CONTROL_BIT:
+                if position > start:
+                    kept.append(view[start:position])
+                start = next_position
+            position = next_position
+        if start < end:
+            kept.append(view[start:] if start else buffer)
+        last = buffer
+    return kept, read_header(last, at).end_offset
 
 
 def scan(buffer: Buffer, *, verify_crc: bool = True) -> Iterator[tuple[int, BatchHeader]]:

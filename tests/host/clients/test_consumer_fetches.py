@@ -3,15 +3,19 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pykraft.config import METADATA_TOPIC_NAME
 from pykraft.errors import ErrorCode
 from pykraft.host.clients import consumer_fetches
+from pykraft.host.fetch_read import HeaderAndBytes
 from pykraft.host.groups.group_table import deleted_group
 from pykraft.host.ports import AT_ONCE_MS
+from pykraft.protocol.batch import place_batch
 from pykraft.protocol.messages import ApiKey
-from pykraft.protocol.records import decode_records, encode_group_batch, scan
-from pykraft.types import Epoch, Offset, Uuid
+from pykraft.protocol.records import decode_records, encode_control_batch, encode_group_batch, scan
+from pykraft.types import Epoch, KRaftVersion, Offset, Uuid
 from tests.host.clients.world import LEADS, Leader, batch_of, fetch
 from tests.host.fakes import TOPIC_ID, TOPIC_NAME
 
@@ -310,4 +314,83 @@ def test_the_state_of_groups_wakes_nobody(leader: Leader) -> None:
     leader.append(batch_of([b"a"]))
     [answer] = leader.answer()["responses"]
     found = [header.is_group_state for _, header in scan(answer["partitions"][0]["records"])]
-    assert found == [True, False], "the client skips it"
+    assert found == [False], "consumers get no control batches"
+
+
+def control() -> HeaderAndBytes:
+    return encode_control_batch([KRaftVersion(1)], base_offset=Offset(0), epoch=Epoch(4), timestamp_ms=1)
+
+
+def offsets(part: Any) -> list[int]:
+    return [header.base_offset for _, header in scan(bytes(part["records"]))]
+
+
+def test_control_batches_are_left_out_and_who_has_all_records_stays_before_them(leader: Leader) -> None:
+    leader.append(control(), batch_of([b"a"]), control(), control(), batch_of([b"b"]), control())
+    leader.ask(ApiKey.FETCH, 12, fetch(0))
+    part = answered(leader)
+    assert (offsets(part), part["high_watermark"]) == ([1, 4], 6)
+    for offset in (5, 6):
+        leader.ask(ApiKey.FETCH, 12, fetch(offset, max_wait_ms=500))
+    leader.append(control())
+    assert leader.answers == []
+    leader.append(batch_of([b"c"]))
+    assert [offsets(each["responses"][0]["partitions"][0]) for each in leader.answers if each] == [[7], [7]]
+
+
+def test_who_waits_behind_control_batches_reads_none_of_them_again(leader: Leader) -> None:
+    leader.append(batch_of([b"a"]), control(), control())
+    leader.recent.begin_anew_at(Offset(3))
+    for offset in (1, 2, 3):
+        leader.ask(ApiKey.FETCH, 12, fetch(offset))
+        assert offsets(answered(leader)) == []
+    assert leader.ports.reads == []
+
+
+def test_a_piece_of_a_file_that_has_control_batches_only_is_not_the_answer(leader: Leader) -> None:
+    leader.append(control(), control(), batch_of([b"a"]), control())
+    whole = [bytes(data) for _, data in leader.recent.take(Offset(0), Offset(4), 10_000)]
+    leader.recent.begin_anew_at(Offset(4))
+    leader.ask(ApiKey.FETCH, 12, fetch(0))
+    for piece in (whole[0], whole[1] + whole[2]):
+        assert leader.answers == []
+        [(_, then)] = leader.ports.reads
+        leader.ports.reads.clear()
+        then(piece)
+    assert offsets(answered(leader)) == [2]
+
+
+@given(
+    batches=st.lists(st.booleans(), max_size=40),
+    committed=st.lists(st.integers(0, 40), max_size=8),
+    cut=st.integers(0, 40),
+    most=st.sampled_from([2, 1_000]),
+)
+def test_the_end_of_the_records_is_known(batches: list[bool], committed: list[int], cut: int, most: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(consumer_fetches, "CONTROL_RUNS_MAX", most)
+        runs, known = consumer_fetches.ControlRuns(), list[bool]()
+        for at, is_control in enumerate(batches):
+            header, data = control() if is_control else batch_of([b"a"])
+            runs.appended([place_batch(header, data, base_offset=Offset(at), epoch=Epoch(4))])
+            known.append(is_control)
+        if cut < len(known):
+            runs.truncated(Offset(cut))
+            del known[cut:]
+    for end in sorted(each for each in committed if each <= len(known)):
+        right = end
+        while right and known[right - 1]:
+            right -= 1
+        # What is forgotten is read in vain, once more.
+        assert runs.records_end(Offset(end)) in ({right} if most == 1_000 else {right, end})
+
+
+def test_runs_of_control_batches_merge_and_end_with_the_log() -> None:
+    runs = consumer_fetches.ControlRuns()
+    placed = [place_batch(*control(), base_offset=Offset(at), epoch=Epoch(4)) for at in (3, 4, 5)]
+    runs.appended(placed[:1])
+    runs.appended(placed[1:])
+    assert [runs.records_end(Offset(end)) for end in (3, 4, 6, 7)] == [3, 3, 3, 7]
+    runs.appended(placed)
+    runs.begin_anew()
+    assert runs.records_end(Offset(6)) == 6

@@ -325,8 +325,8 @@ class ClientRequests:
         self._states = states = ProducerStates(producers_max=config.client_producers_max)
         self.profile = RecordsProfile(ports, config)
         """What clients may write; hears which software each replica is."""
-        recover(self, view, log)
         self._fetches = ConsumerFetches(ports, reads, topics)
+        recover(self, view, log)
         self._offsets = OffsetRequests(TimeSearches(reads, log), view, topics)
         self._groups = GroupRequests(groups, topics, lambda: self.profile.strict(status()))
         self._produce = ProduceRequests(
@@ -403,14 +403,17 @@ class ClientRequests:
         for header, _ in batches:
             self._states.appended(header)
         self.profile.appended(batches)
+        self._fetches.control_runs.appended(batches)
 
     def truncated(self, end_offset: Offset) -> None:
         self._states.truncate_to(end_offset)
         self.profile.truncated(end_offset)
+        self._fetches.control_runs.truncated(end_offset)
 
     def begun_anew(self, epoch: Epoch) -> None:
         """A snapshot that ends in this epoch replaced the log."""
         self._states.begin_anew(epoch)
+        self._fetches.control_runs.begin_anew()
 
     def after_step(self, status: Status) -> None:
         """After a step: answer what waited for it."""

@@ -9,6 +9,11 @@ A Fetch that waits costs a step nothing. All wait for the same log, so bytes are
 committed, and each Fetch is queued at the count at which it may have enough. All are looked at when something else
 changed that can answer them: the leader, its epoch, the log start.
 
+Consumers get no control batches, though Kafka's would skip them. Librdkafka (2.16) commits the offset behind a control
+batch when it is closed, also if its program has not had the records before that; kafka-go (0.4.51) hands their records
+to its program. So an answer has gaps, as those of a compacted topic. Who has read all records stays before the control
+batches that follow, and nobody reads these in vain, however many there are.
+
 Thousands may be due at the same moment, and want megabytes each. They are answered in the order in which they became
 due, some in each step, so that replication goes on in between.
 
@@ -21,10 +26,12 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Final
 
+from pykraft.core.status import Status
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.clients.topics import ClientTopics, committed_end
-from pykraft.host.fetch_read import FetchReads, RecordBuffers
+from pykraft.host.fetch_read import FetchReads, HeaderAndBytes, RecordBuffers
 from pykraft.host.ports import AT_ONCE_MS, Ports
+from pykraft.protocol.batch import without_control
 from pykraft.protocol.schema import Body
 from pykraft.types import Offset
 
@@ -101,6 +108,40 @@ class _Queue:
         return self._entries[0][0] if self._entries else None
 
 
+CONTROL_RUNS_MAX: Final = 1_000
+
+
+class ControlRuns:
+    """Where control batches follow each other, newest last; those in which nothing can end any more are forgotten."""
+
+    def __init__(self) -> None:
+        self._runs: deque[tuple[Offset, Offset]] = deque(maxlen=CONTROL_RUNS_MAX)
+
+    def appended(self, batches: Sequence[HeaderAndBytes]) -> None:
+        for header, _ in batches:
+            if header.is_control:
+                is_next = bool(self._runs) and self._runs[-1][1] == header.base_offset
+                start = self._runs.pop()[0] if is_next else header.base_offset
+                self._runs.append((start, header.end_offset))
+
+    def truncated(self, end_offset: Offset) -> None:
+        while self._runs and self._runs[-1][1] > end_offset:
+            start, _ = self._runs.pop()
+            if start < end_offset:
+                self._runs.append((start, end_offset))
+
+    def begin_anew(self) -> None:
+        self._runs.clear()
+
+    def records_end(self, end_offset: Offset) -> Offset:
+        """The end of the last records below this committed end; it is not behind an earlier one by more than a run."""
+        while self._runs and self._runs[0][1] < end_offset:
+            self._runs.popleft()
+        if self._runs and self._runs[0][0] < end_offset:
+            return self._runs[0][0]
+        return end_offset
+
+
 class ConsumerFetches:
     """All Fetches of consumers, and those that wait."""
 
@@ -108,6 +149,8 @@ class ConsumerFetches:
         self._ports = ports
         self._reads = reads
         self._topics = topics
+        self.control_runs = ControlRuns()
+        """Of the log; its owner says what happens to that."""
         self._waiting: dict[_Fetch, None] = {}
         self._new: list[_Fetch] = []
         """Those without a deadline: `poll` sets it, since it knows the time."""
@@ -154,7 +197,7 @@ class ConsumerFetches:
         if len(self._waiting) >= FETCHES_MAX:
             self._end(next(iter(self._waiting)))
         if not self._waiting:
-            self._counted_end = committed_end(self._topics.status())
+            self._counted_end = self._records_end(self._topics.status())
         self._waiting[fetch] = None
         self._new.append(fetch)
         self._await_bytes(fetch)
@@ -167,7 +210,7 @@ class ConsumerFetches:
             return
         status = self._topics.status()
         key = (status.role, status.epoch, status.leader_id, status.log_start_offset)
-        end = committed_end(status)
+        end = self._records_end(status)
         size_bytes = self._reads.recent_size_bytes(self._counted_end, end) if end > self._counted_end else 0
         self._counted_end, self._counted_bytes = end, self._counted_bytes + (size_bytes or 0)
         if key != self._answering_all or size_bytes is None:
@@ -240,7 +283,7 @@ class ConsumerFetches:
 
     def _has_enough(self, fetch: _Fetch) -> bool:
         """True when the answer would be as large as the request wants it. Each batch is counted once."""
-        end = committed_end(self._topics.status())
+        end = self._records_end(self._topics.status())
         for asked in fetch.asked:
             if asked.counted_end < end:
                 size_bytes = self._reads.recent_size_bytes(asked.counted_end, end)
@@ -257,12 +300,18 @@ class ConsumerFetches:
         at = len(found)
         partition = fetch.asked[at].partition
         offset = Offset(partition["fetch_offset"])
-        end = committed_end(self._topics.status())
+        end = self._records_end(self._topics.status())
         size_bytes_max = max(0, min(partition["partition_max_bytes"], left_bytes))
         # Even the largest batch gets through, if it comes first.
         is_full = not size_bytes_max and any(found)
 
         def read(records: RecordBuffers | None) -> None:
+            if records:
+                records, read_end = without_control(records)
+                if not records and offset < read_end < end:
+                    # Nothing but control batches in so many bytes: the records come later.
+                    self._reads.read(read_end, end, size_bytes_max, read, fetch.is_wanted)
+                    return
             # None: the log was truncated during the read, or is damaged there, so the client asks again.
             codes = [*errors[:at], ErrorCode.NOT_LEADER_OR_FOLLOWER, *errors[at + 1 :]] if records is None else errors
             size_bytes = sum(map(len, records or ()))
@@ -272,6 +321,9 @@ class ConsumerFetches:
             read(())
         else:
             self._reads.read(offset, end, size_bytes_max, read, fetch.is_wanted)
+
+    def _records_end(self, status: Status) -> Offset:
+        return self.control_runs.records_end(committed_end(status))
 
     def _answer(self, fetch: _Fetch, errors: Sequence[ErrorCode], found: Sequence[RecordBuffers]) -> None:
         self._answered_bytes += sum(len(buffer) for records in found for buffer in records)

@@ -15,11 +15,6 @@ type segment struct{}
 // wait is how long its reader waits for records, and so its end for the reader.
 const wait = 200 * time.Millisecond
 
-// isOurs is false for the records of control batches, which kafka-go does not skip.
-func isOurs(message kafka.Message) bool {
-	return len(message.Headers) > 0
-}
-
 func (segment) produce(o options, records <-chan sent, acknowledged func(string, int64)) error {
 	var lock sync.Mutex
 	var failed error
@@ -69,7 +64,7 @@ func (segment) consume(o options, read func(int64, string) bool) error {
 		if err != nil {
 			return err
 		}
-		if isOurs(message) && !read(message.Offset, string(message.Value)) {
+		if !read(message.Offset, string(message.Value)) {
 			return nil
 		}
 	}
@@ -84,9 +79,7 @@ func (segment) subscribe(o options, read func(int64, string) bool) error {
 		if err != nil {
 			return err
 		}
-		if isOurs(message) {
-			goesOn = read(message.Offset, string(message.Value))
-		}
+		goesOn = read(message.Offset, string(message.Value))
 		if err := reader.CommitMessages(context.Background(), message); err != nil {
 			return err
 		}
