@@ -8,9 +8,8 @@ Kafka's definitions of these messages.
 """
 
 from pykraft.protocol import schema
+from pykraft.protocol.messages.clients import TOPICS_MAX
 
-TOPICS_MAX = 16
-"""Most topics of a group in a request."""
 PARTITIONS_MAX = 16
 """Most partitions of a topic in a request."""
 GROUPS_MAX = 100
