@@ -35,7 +35,7 @@ def members(library: str, servers: str) -> dict[str, object]:
     return found
 
 
-@pytest.mark.parametrize("library", ["confluent", "pure", "aio"])
+@pytest.mark.parametrize("library", ["confluent", "confluent-consumer", "pure", "aio"])
 def test_a_group_goes_on_where_its_last_member_ended(library: str, children: Children, tmp_path: Path) -> None:
     cluster = Cluster(children, tmp_path, throughput=0, properties=PROPERTIES)
     cluster.start()
@@ -53,18 +53,21 @@ def test_kafkas_tools_for_groups(children: Children, tmp_path: Path) -> None:
     cluster.start()
     servers = ",".join(f"{HOST}:{node.port}" for node in cluster.nodes.values())
     assert members("confluent", servers)["closes_at_once"] is True
+    next_protocol = ("--command-property", "group.protocol=consumer")
     to = ("--bootstrap-server", servers)
     reads = ("--topic", TOPIC, "--max-messages", str(2 * COUNT))
     console = (RUN_CLASS, f"{TOOLS}.consumer.ConsoleConsumer", *to, *reads, "--timeout-ms", "20000")
     assert len(run(*console, "--group", "console", "--from-beginning").split()) == 2 * COUNT
+    assert len(run(*console, "--group", "next", "--from-beginning", *next_protocol).split()) == 2 * COUNT
     groups = (RUN_CLASS, f"{TOOLS}.consumer.group.ConsumerGroupCommand", *to)
-    assert set(run(*groups, "--list").split()) == {"members", "console"}
+    assert set(run(*groups, "--list").split()) == {"members", "console", "next"}
     described = run(*groups, "--describe", "--group", "console")
     [row] = (line.split() for line in described.splitlines() if line.startswith("console"))
     assert row[1:3] == [TOPIC, "0"]
     # Consumers skip the batches of groups, but these have offsets.
     assert int(row[3]) >= 1 + 2 * COUNT
     assert 0 <= int(row[5]) < COUNT
+    assert "uniform" in run(*groups, "--describe", "--state", "--group", "next")
     reset = ("--group", "console", "--topic", TOPIC, "--reset-offsets", "--to-earliest", "--execute")
     assert run(*groups, *reset).split()[-1] == "0"
     verifiable = (RUN_CLASS, f"{TOOLS}.VerifiableConsumer", *to, "--group-id", "console", *reads[:2])

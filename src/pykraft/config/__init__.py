@@ -94,6 +94,8 @@ NODE_NUMBERS = (
     Number("group.min.session.timeout.ms", "group_session_timeout_ms_min", 1, INT32_MAX),
     Number("group.max.session.timeout.ms", "group_session_timeout_ms_max", 1, INT32_MAX),
     Number("group.initial.rebalance.delay.ms", "group_initial_delay_ms", 0, INT32_MAX),
+    Number("group.consumer.session.timeout.ms", "group_consumer_session_timeout_ms", 1, INT32_MAX),
+    Number("group.consumer.heartbeat.interval.ms", "group_heartbeat_interval_ms", 1, INT32_MAX),
     Number("offset.metadata.max.bytes", "offset_metadata_size_bytes_max", 1, 2**15 - 1),
     Number("offsets.retention.minutes", "offsets_retention_minutes", 1, INT32_MAX),
     Number("offsets.retention.check.interval.ms", "offsets_check_interval_ms", 1, INT64_MAX),
@@ -228,6 +230,8 @@ class NodeConfig:
     group_session_timeout_ms_min: int = 6_000
     group_session_timeout_ms_max: int = 1_800_000
     group_initial_delay_ms: int = 3_000
+    group_consumer_session_timeout_ms: int = 45_000
+    group_heartbeat_interval_ms: int = 5_000
     offset_metadata_size_bytes_max: int = 4_096
     offsets_retention_minutes: int = 10_080
     offsets_check_interval_ms: int = 600_000

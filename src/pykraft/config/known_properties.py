@@ -123,6 +123,8 @@ _MEANINGS: Mapping[str, str] = {
     "group.min.session.timeout.ms": "shortest session that a member of a group may ask for",
     "group.max.session.timeout.ms": "longest session that a member of a group may ask for",
     "group.initial.rebalance.delay.ms": "how long an empty group waits for more members after the first",
+    "group.consumer.session.timeout.ms": "how long a member of a group of KIP-848 may be silent",
+    "group.consumer.heartbeat.interval.ms": "time between two heartbeats of such a member",
     "offset.metadata.max.bytes": "largest metadata of a committed offset",
     "offsets.retention.minutes": "how long a group without members keeps its offsets; others, from each commit on",
     "offsets.retention.check.interval.ms": "time between two searches for offsets to forget",

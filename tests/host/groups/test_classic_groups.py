@@ -351,5 +351,5 @@ def test_waiting_members_cost_one_look_a_group(group: Coordinator) -> None:
         group.call("x", ApiKey.LEAVE_GROUP, 1, {"group_id": "h", "member_id": told["member_id"]})
         group.beat(first, 2)
     members = group.clients._groups._members
-    assert len(members._deadlines) <= classic_groups.STALE_MAX + 4
+    assert len(members._deadlines._heap) <= classic_groups.STALE_MAX + 4
     assert set(members.groups) == {"g"}

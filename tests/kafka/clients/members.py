@@ -12,6 +12,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 GROUP = "members"
 TIMEOUT_S = 30.0
@@ -39,11 +40,12 @@ def refusal_of_transactions(servers: str) -> str:
     return "none"
 
 
-def confluent(servers: str, topic: str, count: int) -> tuple[list[int], float]:
+def confluent(servers: str, topic: str, count: int, protocol: str = "classic") -> tuple[list[int], float]:
     """The records that a consumer reads, and how long it takes to close."""
     from confluent_kafka import Consumer
 
     settings = {"bootstrap.servers": servers, "group.id": GROUP, "auto.offset.reset": "earliest"}
+    settings["group.protocol"] = protocol
     consumer = Consumer(settings)
     consumer.subscribe([topic])
     found, deadline = list[int](), time.monotonic() + TIMEOUT_S
@@ -94,7 +96,12 @@ def seconds(act: Callable[[], object]) -> float:
     return time.monotonic() - begun
 
 
-LIBRARIES = {"confluent": confluent, "pure": pure, "aio": aio}
+LIBRARIES = {
+    "confluent": confluent,
+    "confluent-consumer": partial(confluent, protocol="consumer"),
+    "pure": pure,
+    "aio": aio,
+}
 
 
 def main(library: str, servers: str, topic: str, count: int) -> None:

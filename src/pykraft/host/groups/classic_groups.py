@@ -89,8 +89,6 @@ class ClassicGroup:
     """Ids that were given to new members, and until when they may join (mono ms)."""
     deadline_ms: int | None = None
     """When this state ends at the latest (mono ms)."""
-    look_ms: int | None = None
-    """When its deadlines are looked at next (mono ms)."""
     is_first: bool = False
     """True while a group that was empty waits for more members."""
     longest_ms: int = 0
@@ -106,6 +104,41 @@ class ClassicGroup:
         return set.intersection(*offers) if offers else None
 
 
+class Deadlines:
+    """When each group is to be looked at; one that moves to later is looked at when its old time comes."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, str]] = []
+        self._next: dict[str, int] = {}
+
+    @property
+    def next_ms(self) -> int | None:
+        return self._heap[0][0] if self._heap else None
+
+    def push(self, group_id: str, ms: int) -> None:
+        """Look at this group at this time (mono ms), unless that is to happen before."""
+        if ms >= self._next.get(group_id, ms + 1):
+            return
+        self._next[group_id] = ms
+        heappush(self._heap, (ms, group_id))
+        if len(self._heap) > 2 * len(self._next) + STALE_MAX:
+            self._heap = [(each_ms, each) for each, each_ms in self._next.items()]
+            heapify(self._heap)
+
+    def forget(self, group_id: str) -> None:
+        self._next.pop(group_id, None)
+
+    def pop_due(self, mono_ms: int) -> list[str]:
+        """The groups to look at now; push the next time of each."""
+        found: list[str] = []
+        while self._heap and self._heap[0][0] <= mono_ms:
+            ms, group_id = heappop(self._heap)
+            if self._next.get(group_id) == ms:
+                del self._next[group_id]
+                found.append(group_id)
+        return found
+
+
 class ClassicGroups:
     """All groups of the classic protocol that have members, on the leader."""
 
@@ -113,25 +146,20 @@ class ClassicGroups:
         self.groups: dict[str, ClassicGroup] = {}
         self._log = log
         self._config = config
-        self._deadlines: list[tuple[int, int, str]] = []
-        self._pushed = 0
+        self._deadlines = Deadlines()
         self._members = 0
         self._size_bytes = 0
 
     @property
     def next_deadline_ms(self) -> int | None:
         """When `poll` has something to do (mono ms)."""
-        return self._deadlines[0][0] if self._deadlines else None
+        return self._deadlines.next_ms
 
     def poll(self, mono_ms: int) -> None:
         """End sessions and states whose time is over."""
-        due: set[str] = set()
-        while self._deadlines and self._deadlines[0][0] <= mono_ms:
-            due.add(heappop(self._deadlines)[2])
-        for group_id in due:
+        for group_id in self._deadlines.pop_due(mono_ms):
             group = self.groups.get(group_id)
-            if group is not None and group.look_ms is not None and group.look_ms <= mono_ms:
-                group.look_ms = None
+            if group is not None:
                 self._expire(group, mono_ms)
                 self._drop_if_empty(group)
                 self._push_next(group)
@@ -139,7 +167,7 @@ class ClassicGroups:
     def lose(self) -> None:
         """This node leads no more: whoever waits asks the next leader."""
         groups, self.groups = self.groups, {}
-        self._deadlines.clear()
+        self._deadlines = Deadlines()
         self._members = self._size_bytes = 0
         for group in groups.values():
             for member in group.members.values():
@@ -459,6 +487,7 @@ class ClassicGroups:
     def _drop_if_empty(self, group: ClassicGroup) -> None:
         if not group.members and not group.pending and group.state == EMPTY:
             self.groups.pop(group.id, None)
+            self._deadlines.forget(group.id)
 
     def _expire(self, group: ClassicGroup, mono_ms: int) -> None:
         for member_id in [each for each, until_ms in group.pending.items() if until_ms <= mono_ms]:
@@ -510,14 +539,8 @@ class ClassicGroups:
         waits = (each.deadline_ms for each in group.members.values() if each.on_join is None and each.on_sync is None)
         own = () if group.deadline_ms is None else (group.deadline_ms,)
         next_ms = min((*waits, *group.pending.values(), *own), default=None)
-        if next_ms is not None and (group.look_ms is None or next_ms < group.look_ms):
-            group.look_ms = next_ms
-            if len(self._deadlines) > 2 * len(self.groups) + STALE_MAX:
-                found = ((each.look_ms, each.id) for each in self.groups.values() if each is not group)
-                self._deadlines = [(look_ms, at, id_) for at, (look_ms, id_) in enumerate(found) if look_ms is not None]
-                heapify(self._deadlines)
-            self._pushed += 1
-            heappush(self._deadlines, (next_ms, self._pushed, group.id))
+        if next_ms is not None:
+            self._deadlines.push(group.id, next_ms)
 
 
 def _kept(group: ClassicGroup) -> KeptGroup:

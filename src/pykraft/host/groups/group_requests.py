@@ -23,6 +23,7 @@ from pykraft.host.clients.records_profile import StrictProfile
 from pykraft.host.clients.topics import ClientTopics
 from pykraft.host.groups import classic_groups, group_table
 from pykraft.host.groups.classic_groups import EMPTY, ClassicGroups
+from pykraft.host.groups.consumer_groups import ConsumerGroups
 from pykraft.host.groups.group_log import GroupLog
 from pykraft.host.groups.group_table import CommittedOffset, KeptGroup, Partition
 from pykraft.protocol.messages import ApiKey
@@ -37,6 +38,8 @@ FETCHED_MAX: Final = 500
 """Partitions of all groups in one OffsetFetch: each takes far more in the answer than in the request."""
 TOPIC_ID_VERSION: Final = 10
 """The first version of OffsetCommit and OffsetFetch that names topics by id."""
+MEMBER_EPOCH_VERSION: Final = 9
+"""The first version of OffsetCommit and OffsetFetch for the members of KIP-848."""
 SEVERAL_GROUPS_VERSION: Final = 8
 """The first version of OffsetFetch that asks for several groups."""
 _GROUP_ERROR_VERSION: Final = 2
@@ -58,14 +61,37 @@ class GroupRequests:
         self._topics = topics
         self._strict = strict
         self._members = ClassicGroups(log, topics.config)
+        self._consumers = ConsumerGroups(log, topics)
         self._check_ms: int | None = None
         self._led_epoch: int | None = None
 
     def handle(self, api_key: int, version: int, body: Body, client_id: str, answer: OnGroupAnswer) -> None:
         """``client_id`` is what the request calls its client."""
         match api_key:
+            case ApiKey.OFFSET_COMMIT:
+                self._commit(body, version, answer)
+            case ApiKey.OFFSET_FETCH:
+                answer(self._fetch(body, version))
+            case ApiKey.OFFSET_DELETE:
+                self._delete_offsets(body, answer)
+            case ApiKey.DELETE_GROUPS:
+                self._delete_groups(body, answer)
+            case ApiKey.DESCRIBE_GROUPS:
+                answer({"groups": [self._described(group_id, version) for group_id in body["groups"]]})
+            case ApiKey.CONSUMER_GROUP_DESCRIBE:
+                answer({"groups": [self._described_consumers(group_id) for group_id in body["group_ids"]]})
+            case ApiKey.LIST_GROUPS:
+                answer(self._listed(body))
+            case _:
+                self._handle_member(api_key, version, body, client_id, answer)
+
+    def _handle_member(self, api_key: int, version: int, body: Body, client_id: str, answer: OnGroupAnswer) -> None:
+        """A member of a group, or who wants to be one."""
+        match api_key:
             case ApiKey.JOIN_GROUP:
                 code = self._write_problem(body["group_id"], 0)
+                if not code and body["group_id"] in self._consumers.groups:
+                    code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
                 if code:
                     answer(classic_groups.not_joined(code, body["member_id"], version))
                 else:
@@ -79,19 +105,15 @@ class GroupRequests:
                 answer({"error_code": self._problem or self._members.heartbeat(body)})
             case ApiKey.LEAVE_GROUP:
                 answer(self._leave(body, version))
-            case ApiKey.OFFSET_COMMIT:
-                self._commit(body, version, answer)
-            case ApiKey.OFFSET_FETCH:
-                answer(self._fetch(body, version))
-            case ApiKey.OFFSET_DELETE:
-                self._delete_offsets(body, answer)
-            case ApiKey.DELETE_GROUPS:
-                self._delete_groups(body, answer)
-            case ApiKey.DESCRIBE_GROUPS:
-                answer({"groups": [self._described(group_id, version) for group_id in body["groups"]]})
             case _:
-                assert api_key == ApiKey.LIST_GROUPS, f"API {api_key} is not about groups"
-                answer(self._listed(body))
+                assert api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT, f"API {api_key} is not about groups"
+                code = self._write_problem(body["group_id"], 0)
+                if not code and body["group_id"] in self._members.groups:
+                    code = ErrorCode.GROUP_ID_NOT_FOUND
+                if code:
+                    answer({"error_code": code, "member_epoch": body["member_epoch"]})
+                else:
+                    self._consumers.heartbeat(body, version, client_id, answer)
 
     def after_step(self, status: Status) -> None:
         """After a step: the members of a leader are not those of the next, even if it is this node."""
@@ -99,10 +121,12 @@ class GroupRequests:
         if epoch != self._led_epoch:
             self._led_epoch = epoch
             self._members.lose()
+            self._consumers.lose()
 
     def poll(self, mono_ms: int) -> None:
         """End sessions, and look for offsets to forget, if it is time."""
         self._members.poll(mono_ms)
+        self._consumers.poll(mono_ms)
         if self._check_ms is None or not self._log.is_loaded:
             self._check_ms = mono_ms + self._topics.config.offsets_check_interval_ms
         elif self._check_ms <= mono_ms:
@@ -113,7 +137,8 @@ class GroupRequests:
     @property
     def next_deadline_ms(self) -> int | None:
         """When `poll` has something to do (mono ms)."""
-        found = (self._check_ms if self._log.table.groups else None, self._members.next_deadline_ms)
+        check_ms = self._check_ms if self._log.table.groups else None
+        found = (check_ms, self._members.next_deadline_ms, self._consumers.next_deadline_ms)
         return min((each for each in found if each is not None), default=None)
 
     @property
@@ -155,6 +180,11 @@ class GroupRequests:
 
     def _commit_problem(self, body: Body, version: int) -> ErrorCode:
         """Why the group does not take a commit of this member and generation."""
+        consumers = self._consumers.groups.get(body["group_id"])
+        if consumers is not None and consumers.members:
+            if version < MEMBER_EPOCH_VERSION:
+                return ErrorCode.UNSUPPORTED_VERSION
+            return self._consumers.check(consumers, body["member_id"], body["generation_id_or_member_epoch"])
         group = self._members.groups.get(body["group_id"])
         is_of_member = body["generation_id_or_member_epoch"] >= 0 or body["member_id"] or body["group_instance_id"]
         if group is not None and group.members:
@@ -164,7 +194,7 @@ class GroupRequests:
         # Without members nobody has a generation.
         if body["group_id"] in self._log.table.groups:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        return ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION
+        return ErrorCode.GROUP_ID_NOT_FOUND if version >= MEMBER_EPOCH_VERSION else ErrorCode.ILLEGAL_GENERATION
 
     def _committed_rows(self, body: Body, version: int) -> tuple[list[Body], dict[Partition, CommittedOffset]]:
         """The rows of the answer, with the codes of bad partitions, and the offsets of the good ones."""
@@ -223,6 +253,9 @@ class GroupRequests:
         """The offsets of one group."""
         group_id: str = asked["group_id"]
         code = self._problem
+        consumers = self._consumers.groups.get(group_id)
+        if not code and consumers is not None and version >= MEMBER_EPOCH_VERSION and asked["member_id"] is not None:
+            code = self._consumers.check(consumers, asked["member_id"], asked["member_epoch"])
         topics: list[Body] = []
         if not code:
             offsets = self._log.table.groups.get(group_id, group_table.NO_GROUP).offsets
@@ -253,6 +286,8 @@ class GroupRequests:
         group_id: str = body["group_id"]
         code = self._write_problem(group_id, 0)
         is_known, group = group_id in self._log.table.groups, self._members.groups.get(group_id)
+        consumers = self._consumers.groups.get(group_id)
+        subscribed = {topic for each in consumers.members.values() for topic in each.topics} if consumers else set()
         if not code and not is_known:
             code = ErrorCode.GROUP_ID_NOT_FOUND
         elif not code and group is not None and group.members and group.protocol_type != CONSUMER_PROTOCOL:
@@ -266,8 +301,9 @@ class GroupRequests:
             parts: list[Body] = []
             for part in topic["partitions"]:
                 problem = self._name_problem(topic["name"], part["partition_index"], 0)
-                if problem is None and group is not None and group.members:
-                    # There is one topic, so its members subscribe to it.
+                is_read = (group is not None and group.members) or topic["name"] in subscribed
+                if problem is None and is_read:
+                    # Members of the classic protocol subscribe to it, since there is one topic.
                     problem = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
                 elif problem is None:
                     removed[topic["name"], part["partition_index"]] = None
@@ -299,7 +335,7 @@ class GroupRequests:
         for row in rows:
             group_id: str = row["group_id"]
             row["error_code"] = self._write_problem(group_id, 0)
-            if not row["error_code"] and group_id in self._members.groups:
+            if not row["error_code"] and (group_id in self._members.groups or group_id in self._consumers.groups):
                 row["error_code"] = ErrorCode.NON_EMPTY_GROUP
             if not row["error_code"] and group_id not in self._log.table.groups:
                 row["error_code"] = ErrorCode.GROUP_ID_NOT_FOUND
@@ -328,6 +364,17 @@ class GroupRequests:
             return row
         return row | {"group_state": EMPTY, "protocol_type": group.protocol_type}
 
+    def _described_consumers(self, group_id: str) -> Body:
+        row: Body = {"group_id": group_id, "error_code": self._problem, "group_state": "", "group_epoch": 0}
+        row |= {"assignment_epoch": 0, "assignor_name": "", "members": []}
+        if row["error_code"]:
+            return row
+        found = self._consumers.described(group_id)
+        if found is None:
+            told = {"error_code": ErrorCode.GROUP_ID_NOT_FOUND, "error_message": f"{group_id} is not a consumer group"}
+            return row | told | {"group_state": DEAD}
+        return row | found
+
     def _listed(self, body: Body) -> Body:
         code = self._problem
         if code == ErrorCode.NOT_COORDINATOR:
@@ -341,6 +388,10 @@ class GroupRequests:
             },
             **{
                 each.id: (each.protocol_type, each.state, group_table.CLASSIC) for each in self._members.groups.values()
+            },
+            **{
+                each.id: (group_table.CONSUMER, each.state, group_table.CONSUMER)
+                for each in self._consumers.groups.values()
             },
         }
         for group_id, (protocol_type, state, kind) in found.items() if not code else ():
@@ -370,7 +421,7 @@ class GroupRequests:
         now_ms = self._log.now.wall_ms
         keep_ms = self._topics.config.offsets_retention_minutes * _MS_PER_MINUTE
         for group_id, group in self._log.table.groups.items():
-            if group_id in self._members.groups:
+            if group_id in self._members.groups or group_id in self._consumers.groups:
                 continue
             if group.protocol_type and group.empty_since_ms == group_table.NEVER_MS:
                 # Its members were those of an earlier leader, and none has come back.
