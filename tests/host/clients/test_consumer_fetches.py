@@ -338,6 +338,14 @@ def test_control_batches_are_left_out_and_who_has_all_records_stays_before_them(
     assert [offsets(each["responses"][0]["partitions"][0]) for each in leader.answers if each] == [[7], [7]]
 
 
+def test_control_batches_do_not_count_for_who_waits_for_bytes(leader: Leader) -> None:
+    leader.ask(ApiKey.FETCH, 12, fetch(0, max_wait_ms=500, min_bytes=2 * len(batch_of([b"a"])[1])))
+    leader.append(control(), control(), batch_of([b"a"]))
+    assert leader.answers == []
+    leader.append(batch_of([b"b"]))
+    assert offsets(answered(leader)) == [2, 3]
+
+
 def test_who_waits_behind_control_batches_reads_none_of_them_again(leader: Leader) -> None:
     leader.append(batch_of([b"a"]), control(), control())
     leader.recent.begin_anew_at(Offset(3))

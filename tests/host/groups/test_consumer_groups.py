@@ -230,6 +230,21 @@ def test_what_a_member_may_not_ask(group: Consumers, changes: Any, code: ErrorCo
     assert group.clients._groups._consumers.groups == {}
 
 
+def test_the_longest_text_of_a_client_is_answered(group: Consumers) -> None:
+    longest = "x" * (2**15 - 1)
+    for changes in ({"server_assignor": longest}, {"instance_id": longest}, {"subscribed_topic_regex": longest}):
+        group.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, group.body(longest, 0) | WHOLE | {"group_id": longest} | changes)
+        if "instance_id" in changes:
+            group.take()
+        group.answer()
+    group.ask(
+        ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, group.body("b", 0) | WHOLE | {"group_id": longest, "instance_id": longest}
+    )
+    assert group.answer()["error_code"] == ErrorCode.UNRELEASED_INSTANCE_ID
+    group.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, {"group_ids": [longest[:-1]], "include_authorized_operations": False})
+    assert group.answer()["groups"][0]["error_code"] == ErrorCode.GROUP_ID_NOT_FOUND
+
+
 def test_bounds(group: Consumers, monkeypatch: pytest.MonkeyPatch) -> None:
     group.enters("a")
     monkeypatch.setattr(consumer_groups, "MEMBERS_MAX", 1)

@@ -204,7 +204,7 @@ class ConsumerGroups:
         known, static = group.members.get(member_id), group.static(instance_id)
         if static is not None and static is not known:
             if static.epoch != LEAVES_FOR_A_WHILE:
-                raise ProtocolError(f"{instance_id} is a member", ErrorCode.UNRELEASED_INSTANCE_ID)
+                raise ProtocolError("a member has this instance id", ErrorCode.UNRELEASED_INSTANCE_ID)
         elif known is None and len(group.members) >= self._config.group_members_max:
             raise ProtocolError("the group has as many members as it may have", ErrorCode.GROUP_MAX_SIZE_REACHED)
         member = ConsumerMember(
@@ -404,4 +404,5 @@ def _check_request(body: Body, version: int) -> None:
     if body["subscribed_topic_regex"]:
         raise ProtocolError("subscribe by name: patterns are not served", ErrorCode.INVALID_REGULAR_EXPRESSION)
     if body["server_assignor"] not in ASSIGNORS:
-        raise ProtocolError(f"there is no assignor {body['server_assignor']}", ErrorCode.UNSUPPORTED_ASSIGNOR)
+        # No text repeats a client's: it may be as long as a string may be.
+        raise ProtocolError("there are the assignors uniform and range", ErrorCode.UNSUPPORTED_ASSIGNOR)

@@ -371,7 +371,8 @@ class GroupRequests:
             return row
         found = self._consumers.described(group_id)
         if found is None:
-            told = {"error_code": ErrorCode.GROUP_ID_NOT_FOUND, "error_message": f"{group_id} is not a consumer group"}
+            # An id may be as long as a string may be, so the text does not repeat it.
+            told = {"error_code": ErrorCode.GROUP_ID_NOT_FOUND, "error_message": "this is no consumer group"}
             return row | told | {"group_state": DEAD}
         return row | found
 
