@@ -9,6 +9,7 @@ Kafka's ``DefaultRecordBatch``; runs are ours.
 import gzip
 import struct
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from crc32c import crc32c
@@ -34,10 +35,11 @@ from pykraft.protocol.batch import (
     scan,
     seal_batch,
     unpack_header,
+    without_control,
 )
 from pykraft.protocol.compression import Compression
-from pykraft.protocol.records import HEADERS_MAX, decode_control, decode_records, encode_batch
-from pykraft.types import Epoch, Offset
+from pykraft.protocol.records import HEADERS_MAX, decode_control, decode_records, encode_batch, encode_control_batch
+from pykraft.types import Epoch, KRaftVersion, Offset
 from tests.memory import taking_less_than
 from tests.protocol.test_compression import compress
 from tests.protocol.test_records import record, resealed, seal
@@ -420,3 +422,19 @@ def test_any_bytes_can_be_looked_at(content: bytes, at: int) -> None:
     run = batch_run(content, starts, shift=0) if len(starts) > 1 else None
     for position, header in () if run is None else run.headers():
         check_crc(content, position, header)
+
+
+def test_control_batches_are_left_out_of_buffers_of_whole_batches() -> None:
+    def placed(at: int, *, is_control: bool) -> bytes:
+        place: Any = {"base_offset": Offset(at), "epoch": Epoch(1), "timestamp_ms": 0}
+        one = encode_control_batch([KRaftVersion(1)], **place) if is_control else encode_batch([b"x"], **place)
+        return bytes(one.data)
+
+    kinds = [False, True, False, False, True, True, False, True]
+    batches = [placed(at, is_control=kind) for at, kind in enumerate(kinds)]
+    right = b"".join(each for each, kind in zip(batches, kinds, strict=True) if not kind)
+    for cut in range(1, len(kinds)):
+        kept, end = without_control([b"".join(batches[:cut]), b"".join(batches[cut:])])
+        assert (b"".join(map(bytes, kept)), end) == (right, len(kinds))
+    only, end = without_control([batches[1]])
+    assert (only, end) == ([], 2)

@@ -48,7 +48,7 @@ from tests.processes.rpc_edges import places, plain, put
 INPUTS_OF_A_NODE: Final = 2_500
 BATCH_SIZE_BYTES_MAX: Final = 64 * 1024
 COST_FACTOR_MAX: Final = 4
-COST_BYTES_MIN: Final = 384 * 1024
+COST_BYTES_MIN: Final = 512 * 1024
 """What a request may take besides: the answer (of an OffsetFetch for 100 groups, say), a step of the core, and a node's
 own tables as they grow."""
 CLIENT_KEYS_IN_ORDER: Final = (*sorted(CLIENT_KEYS), ApiKey.FETCH, ApiKey.API_VERSIONS, ApiKey.DESCRIBE_CLUSTER)

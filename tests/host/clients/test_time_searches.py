@@ -118,3 +118,20 @@ def test_one_search_reads_at_a_time_and_none_for_a_client_that_is_gone() -> None
         then(read())
     assert found == [0, 1, 3]
     assert counts == [1, 1, 1]
+
+
+def test_a_search_ends_when_its_client_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_searches, "PIECE_SIZE_BYTES", 1)
+    searched, wanted, found = Searched(), [True], list[Any]()
+    for time in (9, 1, 1, 1):
+        searched.append(time)
+    reads = FetchReads(searched.ports, searched.log, RecentBatches(end_offset=Offset(4)), lambda *_: None)
+    searches = TimeSearches(reads, searched.log)
+    searches.find(NEWEST_TIME, Offset(0), Offset(4), lambda: wanted[0], found.append)
+    wanted[0] = False
+    [(read, then)] = searched.ports.reads
+    then(read())
+    assert len(searched.ports.reads) == 1
+    assert found == []
+    searches.find(NEWEST_TIME, Offset(0), Offset(4), lambda: True, found.append)
+    assert len(searched.ports.reads) == 2, "the next one has its turn"

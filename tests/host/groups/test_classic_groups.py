@@ -353,3 +353,62 @@ def test_waiting_members_cost_one_look_a_group(group: Coordinator) -> None:
     members = group.clients._groups._members
     assert len(members._deadlines._heap) <= classic_groups.STALE_MAX + 4
     assert set(members.groups) == {"g"}
+
+
+def test_a_static_leader_that_is_started_again_in_an_old_version_assigns_anew(group: Coordinator) -> None:
+    group.join("a", instance="one")
+    first = group.told["a"]["member_id"]
+    group.sync("a", first, 1, {first: b"all"}, instance="one")
+    told = group.join("a", instance="one", version=8)
+    assert (told["error_code"], told["generation_id"], told["leader"]) == (0, 2, told["member_id"])
+    other = group.enter("b")
+    assert group.join("b", id_=other, instance="one")["error_code"] == ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_static_members_alone_are_waited_for_until_their_sessions_end(group: Coordinator) -> None:
+    group.join("a", instance="one", session_timeout_ms=100_000, rebalance_timeout_ms=5_000)
+    first = group.told["a"]["member_id"]
+    group.sync("a", first, 1, {first: b"all"}, instance="one")
+    other = group.enter("b", rebalance_timeout_ms=5_000)
+    assert group.leave(other) == ErrorCode.NONE
+    group.pass_time(5_000)
+    assert group.described() == ("PreparingRebalance", 1)
+    group.pass_time(95_000)
+    group.pass_time(0)
+    assert group.described() == ("Empty", 0)
+
+
+def test_nobody_leaves_a_group_that_is_not_there(group: Coordinator) -> None:
+    assert group.leave("x") == ErrorCode.UNKNOWN_MEMBER_ID
+    group.lose()
+    group.call("leave", ApiKey.LEAVE_GROUP, 5, {"group_id": "g", "members": []})
+    assert group.told["leave"]["error_code"] == ErrorCode.NOT_COORDINATOR
+    group.call("next", ApiKey.CONSUMER_GROUP_DESCRIBE, 1, {"group_ids": ["g"], "include_authorized_operations": False})
+    assert group.told["next"]["groups"][0]["error_code"] == ErrorCode.NOT_COORDINATOR
+
+
+def test_offsets_of_members_of_another_protocol_are_not_deleted(group: Coordinator) -> None:
+    group.enter("a", protocol_type="connect")
+    group.sync("a", group.told["a"]["member_id"], 1, {})
+    topics = [{"name": TOPIC_NAME, "partitions": [{"partition_index": 0}]}]
+    group.call("offsets", ApiKey.OFFSET_DELETE, 0, {"group_id": "g", "topics": topics})
+    assert group.told["offsets"]["error_code"] == ErrorCode.NON_EMPTY_GROUP
+    asked = {"group_id": "g", "topics": [{"topic_id": bytes(range(16)), "partition_indexes": [0]}]}
+    group.call("fetch", ApiKey.OFFSET_FETCH, 10, {"groups": [asked | {"member_id": None}], "require_stable": False})
+    [topic] = group.told["fetch"]["groups"][0]["topics"]
+    assert topic["partitions"][0]["error_code"] == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_a_group_whose_members_were_an_earlier_leaders_is_empty_from_the_first_search_on() -> None:
+    group = Coordinator(offsets_check_interval_ms=1_000)
+    group.stable()
+    group.pass_time(1_000)
+    group.pass_time(1_000)
+    assert group.groups.table.groups["g"].empty_since_ms < 0
+    group.lose()
+    group.status = LEADS._replace(log_end_offset=group.recent.end_offset, high_watermark=group.recent.end_offset)
+    group.clients.after_step(group.status)
+    group.pass_time(1_000)
+    assert group.groups.table.groups["g"].empty_since_ms >= 0
+    group.pass_time(1_000)
+    assert "g" not in group.groups.table.groups, "it has no offsets"

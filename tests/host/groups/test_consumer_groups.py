@@ -230,6 +230,53 @@ def test_what_a_member_may_not_ask(group: Consumers, changes: Any, code: ErrorCo
     assert group.clients._groups._consumers.groups == {}
 
 
+def both_join(group: Consumers) -> None:
+    """Two members join while nothing is written yet."""
+    for name in ("a", "b"):
+        group.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, group.body(name, 0) | WHOLE)
+
+
+def test_members_that_join_while_an_epoch_is_written_get_the_next(group: Consumers) -> None:
+    both_join(group)
+    members = group.clients._groups._consumers
+    assert members.groups["g"].state == "Assigning"
+    group.take()
+    group.take()
+    assert [(each or {})["member_epoch"] for each in group.answers] == [1, 2]
+
+
+def test_who_waits_for_an_epoch_asks_the_next_leader(group: Consumers) -> None:
+    both_join(group)
+    group.decide()
+    group.lose()
+    assert [(each or {})["error_code"] for each in group.answers] == [ErrorCode.NOT_COORDINATOR] * 2
+
+
+def test_a_member_may_ask_for_another_time_to_give_up_its_part(group: Consumers) -> None:
+    group.enters("a")
+    group.enters("b")
+    group.heartbeat("a", 1, rebalance_timeout_ms=1_000)
+    group.heartbeat("a", 2, subscribed_topic_names=[])
+    group.pass_time(999)
+    assert has(group.heartbeat("a", 2, topic_partitions=HAS)) is False
+    group.pass_time(1)
+    assert group.heartbeat("a", 2)["error_code"] == ErrorCode.UNKNOWN_MEMBER_ID
+    for _ in range(3):
+        group.pass_time(SESSION_MS // 2)
+        group.heartbeat("b", group.described()["members"][0]["member_epoch"])
+    assert len(group.described()["members"]) == 1
+
+
+def test_offsets_of_a_group_with_members_are_kept() -> None:
+    group = Consumers(offsets_check_interval_ms=1_000, offsets_retention_minutes=1)
+    group.enters("a")
+    group.commit_at("a", 1)
+    for _ in range(15):
+        group.pass_time(SESSION_MS // 2)
+        group.heartbeat("a", 1)
+    assert group.groups.table.groups["g"].offsets
+
+
 def test_the_longest_text_of_a_client_is_answered(group: Consumers) -> None:
     longest = "x" * (2**15 - 1)
     for changes in ({"server_assignor": longest}, {"instance_id": longest}, {"subscribed_topic_regex": longest}):
