@@ -17,7 +17,11 @@ from tests.host.groups.test_classic_groups import Coordinator
 
 SESSION_MS = 10_000
 REBALANCE_MS = 30_000
-WHOLE = {"rebalance_timeout_ms": REBALANCE_MS, "subscribed_topic_names": [TOPIC_NAME], "topic_partitions": []}
+WHOLE: dict[str, Any] = {
+    "rebalance_timeout_ms": REBALANCE_MS,
+    "subscribed_topic_names": [TOPIC_NAME],
+    "topic_partitions": [],
+}
 HAS = [{"topic_id": TOPIC_ID, "partitions": [0]}]
 
 

@@ -96,7 +96,7 @@ def seconds(act: Callable[[], object]) -> float:
     return time.monotonic() - begun
 
 
-LIBRARIES = {
+LIBRARIES: dict[str, Callable[[str, str, int], tuple[list[int], float]]] = {
     "confluent": confluent,
     "confluent-consumer": partial(confluent, protocol="consumer"),
     "pure": pure,
