@@ -451,6 +451,20 @@ CONSUMER_GROUP_DESCRIBE_REQUEST = schema.Message.of(
 )
 """ConsumerGroupDescribe (69): the members of groups in the protocol of KIP-848."""
 
+
+def _described_assignment(name: str) -> schema.Field:
+    return schema.struct_of(
+        name,
+        schema.array_of(
+            "topic_partitions",
+            schema.Field("topic_id", schema.UUID),
+            schema.Field("topic_name", schema.STRING),
+            schema.Field("partitions", schema.Array(schema.INT32, PARTITIONS_MAX)),
+            count_max=TOPICS_MAX,
+        ),
+    )
+
+
 CONSUMER_GROUP_DESCRIBE_RESPONSE = schema.Message.of(
     "ConsumerGroupDescribeResponse",
     "0-1",
@@ -475,26 +489,8 @@ CONSUMER_GROUP_DESCRIBE_RESPONSE = schema.Message.of(
             schema.Field("client_host", schema.STRING),
             schema.Field("subscribed_topic_names", schema.Array(schema.STRING, TOPICS_MAX)),
             schema.Field("subscribed_topic_regex", schema.STRING, default=None, nullable=True),
-            schema.struct_of(
-                "assignment",
-                schema.array_of(
-                    "topic_partitions",
-                    schema.Field("topic_id", schema.UUID),
-                    schema.Field("topic_name", schema.STRING),
-                    schema.Field("partitions", schema.Array(schema.INT32, PARTITIONS_MAX)),
-                    count_max=TOPICS_MAX,
-                ),
-            ),
-            schema.struct_of(
-                "target_assignment",
-                schema.array_of(
-                    "topic_partitions",
-                    schema.Field("topic_id", schema.UUID),
-                    schema.Field("topic_name", schema.STRING),
-                    schema.Field("partitions", schema.Array(schema.INT32, PARTITIONS_MAX)),
-                    count_max=TOPICS_MAX,
-                ),
-            ),
+            _described_assignment("assignment"),
+            _described_assignment("target_assignment"),
             schema.Field("member_type", schema.INT8, "1+", default=-1, ignorable=True),
             count_max=ANSWERED_MAX,
         ),
