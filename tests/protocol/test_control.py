@@ -3,6 +3,7 @@
 import io
 import struct
 import uuid
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,6 +21,7 @@ from kio.static.protocol import Entity
 
 from pykraft import types
 from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.protocol.batch import GROUP_STATE_BITS
 from pykraft.protocol.control import (
     GROUP_STATE_KEY,
     ControlType,
@@ -29,7 +31,15 @@ from pykraft.protocol.control import (
     encode_group_state,
     read_control_body,
 )
-from pykraft.protocol.records import control_records, decode_control, decode_group_batch, encode_group_batch
+from pykraft.protocol.records import (
+    control_records,
+    decode_control,
+    decode_group_batch,
+    encode_control_batch,
+    encode_group_batch,
+    membership_records,
+)
+from tests.host.clients.world import with_header
 
 INT16 = st.integers(-(2**15), 2**15 - 1)
 NODE_IDS = st.integers(0, 2**31 - 1).map(types.NodeId)
@@ -256,3 +266,18 @@ def test_the_state_of_groups_is_not_one_of_rafts() -> None:
     assert decode_control(batch.data) == []
     assert list(control_records(batch.data)) == []
     assert decode_group_batch(batch.data) == [{**body, "version": 0}]
+
+
+@pytest.mark.parametrize("what", ["nothing", "no state", "one of Raft's", "compressed"])
+def test_a_batch_of_groups_that_no_node_could_apply_does_not_get_into_a_log(what: str) -> None:
+    place: Any = {"base_offset": types.Offset(0), "epoch": types.Epoch(1), "timestamp_ms": 1}
+    raft = encode_control_batch([types.KRaftVersion(1)], **place)
+    found = {
+        "nothing": lambda: encode_group_batch([b""], timestamp_ms=1).data,
+        "no state": lambda: encode_group_batch([b"\0\1garbage"], timestamp_ms=1).data,
+        "one of Raft's": lambda: with_header(raft.data, attributes=GROUP_STATE_BITS).data,
+        "compressed": lambda: with_header(raft.data, attributes=GROUP_STATE_BITS | 1).data,
+    }[what]()
+    for read in (decode_control, lambda batch: list(membership_records(batch))):
+        with pytest.raises(ProtocolError):
+            read(found)

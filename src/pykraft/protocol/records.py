@@ -37,7 +37,13 @@ from pykraft.protocol.batch import (
     unpack_header,
 )
 from pykraft.protocol.compression import DECOMPRESSED_SIZE_BYTES_MAX, Compression
-from pykraft.protocol.control import GROUP_STATE_KEY, decode_control_value, encode_control, read_control_body
+from pykraft.protocol.control import (
+    GROUP_STATE_KEY,
+    ControlType,
+    decode_control_value,
+    encode_control,
+    read_control_body,
+)
 from pykraft.protocol.primitives import encode_varint, read_varint, read_varlong
 from pykraft.protocol.schema import Body
 from pykraft.protocol.values import batch_size_bytes, decode_values, encode_batch, encode_in_place, records_size_bytes
@@ -108,9 +114,12 @@ def encode_group_batch(values: Sequence[bytes], *, timestamp_ms: int, image_bits
     return _control_batch(found, attributes, base_offset=Offset(0), epoch=Epoch(0), timestamp_ms=timestamp_ms)
 
 
-def decode_group_batch(batch: Buffer) -> list[Body]:
-    """The changes of groups in one batch. Errors: ProtocolError."""
-    return [read_control_body(record.key, record.value)[1] for record in decode_records(batch, verify_crc=False)]
+def decode_group_batch(batch: Buffer, *, verify_crc: bool = False) -> list[Body]:
+    """The changes of groups in one batch. Errors: ProtocolError, also for a record that is none of these."""
+    found = [read_control_body(record.key, record.value) for record in decode_records(batch, verify_crc=verify_crc)]
+    if any(kind is not ControlType.GROUP_STATE for kind, _ in found):
+        raise ProtocolError("a batch of groups holds another control record", ErrorCode.INVALID_RECORD)
+    return [body for _, body in found]
 
 
 def _control_batch(
@@ -140,12 +149,13 @@ def decode_control(batch: Buffer) -> list[ControlRecord]:
     header = read_header(batch)
     if not header.is_control:
         raise ProtocolError("a data batch holds no control records", ErrorCode.INVALID_RECORD)
-    if header.is_group_state:
-        check_crc(batch, 0, header)
-        return []
     # No Kafka compresses control batches, and a small compressed one could expand into a lot of work.
     if header.compression is not Compression.NONE:
         raise ProtocolError("a control batch is never compressed", ErrorCode.INVALID_RECORD)
+    if header.is_group_state:
+        # What cannot be applied must not get into a log: each node would end with it, at every start.
+        decode_group_batch(batch, verify_crc=True)
+        return []
     return [decode_control_value(record.key, record.value) for record in decode_records(batch)]
 
 
