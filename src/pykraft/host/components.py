@@ -107,6 +107,7 @@ def assemble(  # noqa: PLR0913 - what a node is made of
     delivery = Delivery(ports, log, recent, view.start_offset, scrubbing.suspect, snapshots.opening)
     groups = GroupLog(inbox, producers, delivery, status, config, first_offset=groups_from)
     creation = SnapshotCreation(ports, inbox, snapshot_files, log, recent, snapshots.troubles.writing, hold=groups.hold)
+    context = RpcContext.of(config)
     clients = None
     if config.client_listeners:
         clients = ClientRequests(config, status, ports, inbox, producers, groups, reads=reads, view=view, log=log)
@@ -123,7 +124,7 @@ def assemble(  # noqa: PLR0913 - what a node is made of
             ports,
             inbox,
             held,
-            context=RpcContext.of(config),
+            context=context,
             node_id=-1 if config.node_id is None else config.node_id,
             describe_cluster=_description(config, status, own_problem),
             kraft_versions=KRAFT_VERSIONS if config.may_vote else None,
@@ -139,7 +140,7 @@ def assemble(  # noqa: PLR0913 - what a node is made of
             ports,
             inbox,
             held,
-            context=RpcContext.of(config),
+            context=context,
             client_id=f"raft-client-{-1 if key is None else key.id}",
             request_timeout_ms=config.raft.request_timeout_ms,
             find_batch=partial(_find_batch, view, reads),
