@@ -1,4 +1,4 @@
-"""A client sends its next request before the answer to the one before: a group's member that joins and leaves at once."""
+"""A client sends its next request before the answer to the one before: a member that joins and leaves at once."""
 
 from pathlib import Path
 
