@@ -147,6 +147,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.browser
 def test_the_search_leaves_out_decisions_and_tables_of_results(site: Path) -> None:
     index = json.loads((site / "search" / "search_index.json").read_text())["docs"]
     found = {each["location"]: each["text"] for each in index}
