@@ -336,14 +336,15 @@ ROWS: tuple[Row, ...] = (
         is_spark=True,
     ),
     _row(
-        "pipeline metadata",
+        "metadata show",
         stage(
-            "waits",
-            lambda scene, home: ["pipeline", "metadata", "--bootstrap-controller", scene.silent],
-            waits_for_answer,
+            "waits", lambda scene, home: ["metadata", "show", "--bootstrap-controller", scene.silent], waits_for_answer
         ),
-        writes(lambda scene, home: ["pipeline", "metadata", METADATA]),
+        writes(lambda scene, home: ["metadata", "show", METADATA]),
     ),
+    _row("metadata diff", writes(lambda scene, home: ["metadata", "diff", "--since", "0", METADATA])),
+    _row("metadata history", writes(lambda scene, home: ["metadata", "history", METADATA])),
+    _row("metadata find", writes(lambda scene, home: ["metadata", "find", "record", METADATA])),
     _row(
         "pipeline report",
         writes(_tables("report"), leaves_files=True, is_progress=_any_line),
