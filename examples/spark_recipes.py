@@ -50,7 +50,7 @@ def avro_orders(records: DataFrame, schema: dict[str, Any]) -> DataFrame:
         except Exception:  # noqa: BLE001 - fastavro has no error of its own for bytes that do not fit
             return None
 
-    raw, parsed = F.hex("value").alias("raw"), F.udf(decoded, ORDER)("value").alias("it")
+    raw, parsed = F.hex("value").alias("raw"), F.udf(decoded, ORDER, useArrow=False)("value").alias("it")
     found = records.select(F.col("key").cast("string").alias("id"), "offset", "timestamp", raw, parsed)
     return found.select("id", "offset", "timestamp", "raw", "it.*")
 

@@ -98,7 +98,7 @@ def test_changes_of_the_key_value_store_are_merged_by_revision(spark: SparkSessi
     url = ["--url", f"http://{HOST}:{port}"]
 
     def watched() -> str:
-        for words in (["put", "a", '{"total": 1}'], ["put", "b", '{"total": 2}'], ["delete", "a"]):
+        for words in (["put", "a", '{"total": 1}'], ["put", "b", '{"total": 2}'], ["del", "a"]):
             assert CliRunner().invoke(kv, [words[0], *url, *words[1:]]).exit_code == 0
         words = ["watch", *url, "", "--prefix", "--from", "1", "--max-changes", "3", "--json"]
         return CliRunner().invoke(kv, words).stdout
