@@ -39,7 +39,6 @@ from pykraft.errors import (
 from pykraft.protocol.batch import number_batch, read_header
 from pykraft.protocol.records import iterate_records
 from pykraft.spark.sink import shared_folder
-from pykraft.spark.sink.shared_folder import UNFINISHED
 from pykraft.spark.sink.sink_options import BATCH_SIZE_BYTES_MAX, SinkOptions
 from pykraft.spark.sink.staged import StagedBatch, StagedFile, staged_batches
 from pykraft.text.words import counted
@@ -156,7 +155,7 @@ class QueryFolder:
         """All of it is in the log: note that, and remove its rows and what is older. Errors: StorageError."""
         self.note(manifest, Appended(batches=manifest.batches, rows=manifest.rows, is_done=True))
         kept = {self._manifest_path(manifest), self._progress_path(manifest.batch_id)}
-        for path in self._named(MANIFEST, PROGRESS, ROWS, UNFINISHED):
+        for path in self._named(MANIFEST, PROGRESS, ROWS, shared_folder.UNFINISHED):
             number = path.name.partition(".")[0]
             if path in kept or not number.isdecimal() or int(number) > manifest.batch_id:
                 continue
