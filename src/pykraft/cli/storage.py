@@ -243,7 +243,9 @@ def _warn_of_others(config: NodeConfig, cluster_id: str) -> None:
     others = {id_: each for id_, each in endpoints.items() if each is not None and id_ != config.node_id}
     if not others:
         return
-    told = asyncio.run(epochs_of(others, replace(RpcContext.of(config), cluster_id=cluster_id)))
+    told = asyncio.run(
+        epochs_of(others, replace(RpcContext.of(config), cluster_id=cluster_id), config.security_between_nodes)
+    )
     for node_id, found in told.items():
         if found == 0:
             continue
