@@ -9,7 +9,7 @@ from pykraft.local.child import Children, wait_until
 from pykraft.local.voters import HOST, LISTENER, QUICK
 from pykraft.security.authority import Authority
 from tests.processes.commands import assert_one_line, run, stop_under_load
-from tests.security.credentials import HOSTS, authority, properties, write
+from tests.security.credentials import HOSTS, authority, encrypted, properties, write
 
 pytestmark = pytest.mark.processes
 
@@ -19,9 +19,17 @@ SECRET = "the-word-that-nobody-may-see"  # noqa: S105 - a test's
 def secured(children: Children, folder: Path) -> tuple[Cluster, str, Path]:
     """A quorum of three with one certificate, its addresses, and a tool's properties file."""
     values = properties(folder / "certificates")
-    given = {**values, "ssl.key.password": SECRET, "listener.security.protocol.map": f"{LISTENER}:SSL"}
+    location = Path(values["ssl.keystore.location"])
+    location.write_bytes(encrypted(location.read_bytes(), SECRET))
+    (folder / "secrets.properties").write_text(f"word={SECRET}\n")
+    values |= {
+        "ssl.key.password": f"${{file:{folder}/secrets.properties:word}}",
+        "config.providers": "file",
+        "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
+    }
+    given = {**values, "listener.security.protocol.map": f"{LISTENER}:SSL"}
     cluster = Cluster(children, folder, properties={**QUICK, "pykraft.client.listeners": LISTENER, **given})
-    client = {**values, "security.protocol": "SSL", "ssl.key.password": SECRET}
+    client = {**values, "security.protocol": "SSL"}
     del client["ssl.client.auth"]
     file = folder / "client.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in client.items()))

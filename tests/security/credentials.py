@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from cryptography.hazmat.primitives import serialization
+
 from pykraft.security.authority import Authority
 from pykraft.security.contexts import Side, TlsContext
 from pykraft.security.settings import Security, SecurityProtocol
@@ -33,6 +35,14 @@ def properties(folder: Path, *, name: str = "node", **given: str) -> dict[str, s
         "ssl.client.auth": "required",
         **{key.replace("__", "."): value for key, value in given.items()},
     }
+
+
+def encrypted(pem: bytes, password: str) -> bytes:
+    """A key and its certificates, the key encrypted with this password."""
+    key = serialization.load_pem_private_key(pem, None)
+    encryption = serialization.BestAvailableEncryption(password.encode())
+    own = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
+    return own + pem.partition(b"-----END PRIVATE KEY-----\n")[2]
 
 
 def security(values: Mapping[str, str]) -> Security:

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 
 from pykraft.errors import ConfigError, UsageError
 from pykraft.security.stores import files_of, read_key_store, read_trust_store
-from tests.security.credentials import HOSTS, authority, properties, security, write
+from tests.security.credentials import HOSTS, authority, encrypted, properties, security, write
 
 PASSWORD = "a secret word"  # noqa: S105 - a test's
 WRONG = PASSWORD[1:]
@@ -18,18 +18,6 @@ WRONG = PASSWORD[1:]
 
 def node_pem(name: str = "node") -> bytes:
     return authority().issue(name, HOSTS)
-
-
-def encrypted(pem: bytes) -> bytes:
-    key = serialization.load_pem_private_key(pem, None)
-    return (
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.BestAvailableEncryption(PASSWORD.encode()),
-        )
-        + pem.partition(b"-----END PRIVATE KEY-----\n")[2]
-    )
 
 
 def as_pkcs12(pem: bytes, *, password: str = PASSWORD) -> bytes:
@@ -69,7 +57,7 @@ def test_pem_file_has_the_key_and_its_chain(tmp_path: Path) -> None:
 
 
 def test_encrypted_key_needs_its_password(tmp_path: Path) -> None:
-    location = write(tmp_path / "n.pem", encrypted(node_pem()))
+    location = write(tmp_path / "n.pem", encrypted(node_pem(), PASSWORD))
     assert names(read(ssl__keystore__location=location, ssl__key__password=PASSWORD)) == CHAIN
     assert "give ssl.key.password" in refusal(ssl__keystore__location=location)
     assert "ssl.key.password is wrong" in refusal(ssl__keystore__location=location, ssl__key__password=WRONG)

@@ -22,6 +22,7 @@ from pykraft.client.arguments import parse_bootstrap
 from pykraft.client.remote.admin import Admin, NodeKind
 from pykraft.client.remote.leader_search import OnWaiting, Patience
 from pykraft.config.properties import Properties, with_origins
+from pykraft.config.providers import resolve
 from pykraft.errors import ConfigError, UsageError
 from pykraft.security.settings import IN_THE_CLEAR, Security
 from pykraft.types import Endpoint
@@ -71,6 +72,7 @@ def client_options(
         problem = "give one of them, not both" if controllers is not None else "give one of them"
         raise UsageError(f"--bootstrap-controller, --bootstrap-server: {problem}, as host:port,…")
     properties = Properties() if command_config is None else read_properties(command_config, "--command-config")
+    resolve(properties)
     with with_origins(properties):
         security = Security.of_client(properties)
         from_file_ms = _milliseconds(properties, "default.api.timeout.ms", int(TIMEOUT_S * 1_000))
