@@ -44,6 +44,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
+from pykraft.text.secrets import MASK, is_secret
+
 
 class ErrorCode(IntEnum):
     """Kafka's error codes that the quorum speaks; a code not listed here stays a plain int."""
@@ -144,11 +146,12 @@ class UsageError(PykraftError):
 class ConfigError(UsageError):
     """A property is missing or has an invalid value; ``origin`` says where the value comes from, if that is known.
 
-    An option that stands for a property, such as an address, is named as it is.
+    An option that stands for a property, such as an address, is named as it is. The value of a secret is not kept.
     """
 
     def __init__(self, key: str, value: object, allowed: str, *, origin: str = "") -> None:
         where = f"{origin}: " if origin else ""
+        value = MASK if value and is_secret(key) else value
         given = "" if allowed.startswith("is required") else f" = {value!r}:"
         what = key if key.startswith("--") else f"property {key}"
         super().__init__(f"{where}{what}{given} {allowed}")

@@ -370,11 +370,38 @@ def test_other_roles_are_refused(roles: str) -> None:
     ],
 )
 def test_a_wish_for_protection_is_never_passed_over(key: str, value: str) -> None:
-    with pytest.raises(ConfigError, match=r"PLAINTEXT|not supported yet"):
+    with pytest.raises(ConfigError, match=r"PLAINTEXT|not supported yet|no listener uses it|is none of listeners"):
         node_config({**MINIMAL, key: value})
 
 
-@pytest.mark.parametrize("name", ["SSL", "sasl_plaintext", "SASL_SSL"])
+TLS = {"ssl__client__auth": "required", "ssl__keystore__location": "/n.pem", "ssl__key__password": "s3cret"}
+
+
+def test_each_listener_has_the_security_of_its_protocol() -> None:
+    listeners = "CONTROLLER://localhost:9093,PLAINTEXT://localhost:9092,SSL://localhost:9094"
+    given = {"controller__listener__names": "CONTROLLER", "listener__security__protocol__map": "CONTROLLER:SSL"}
+    config = read(listeners=listeners, listener__name__ssl__ssl__client__auth="none", **given, **TLS).config
+    assert [name for name, _ in config.security] == ["CONTROLLER", "SSL"]
+    names = ("CONTROLLER", "SSL", "PLAINTEXT")
+    assert [config.security_of(name).text("ssl.client.auth") for name in names] == ["required", "none", ""]
+    assert [config.security_of(name).uses_tls for name in names] == [True, True, False]
+    assert "s3cret" not in repr(config)
+
+
+def test_the_listener_between_nodes_may_be_named_by_kafkas_older_property() -> None:
+    given = {"listeners": "SSL://localhost:9093", "controller__listener__names": "SSL", **TLS}
+    assert read(**given, security__inter__broker__protocol="SSL").config.security_of("SSL").uses_tls
+    problem = refused(**given, security__inter__broker__protocol="PLAINTEXT").allowed
+    assert problem == "the listener between nodes is SSL"
+
+
+def test_tls_of_a_listener_in_the_clear_is_refused() -> None:
+    listeners = "PLAINTEXT://localhost:9092,SSL://localhost:9093"
+    key = "listener__name__plaintext__ssl__client__auth"
+    assert "no listener uses it" in refused(listeners=listeners, **TLS, **{key: "none"}).allowed
+
+
+@pytest.mark.parametrize("name", ["sasl_plaintext", "SASL_SSL"])
 def test_a_listener_is_protected_by_its_name(name: str) -> None:
     listeners = f"PLAINTEXT://localhost:9092,{name}://localhost:9093"
     assert "not supported yet" in refused(listeners=listeners).allowed

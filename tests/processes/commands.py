@@ -24,7 +24,7 @@ def assert_one_line(done: Finished, code: int, words: str) -> None:
     assert done.stdout == ""
     assert done.stderr.startswith("pykraft: ")
     assert done.stderr.count("\n") == 1
-    assert words in done.stderr
+    assert words in done.stderr, done.stderr
 
 
 def stop_under_load(cluster: Cluster) -> JournalVerdict:

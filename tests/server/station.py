@@ -14,6 +14,7 @@ from pykraft.local.voters import HOST, free_ports
 from pykraft.protocol.api import frame
 from pykraft.server.binding import Names, listening_sockets
 from pykraft.server.links import LinkLimits, Links
+from pykraft.server.secured import NodeTls
 from pykraft.types import Buffer, Endpoint
 
 TIMEOUT_S = 10.0
@@ -91,7 +92,7 @@ class Station:
 
 @asynccontextmanager
 async def on_station(
-    *, names: Callable[[asyncio.AbstractEventLoop], Names] = Names, **limits: Any
+    *, names: Callable[[asyncio.AbstractEventLoop], Names] = Names, tls: NodeTls | None = None, **limits: Any
 ) -> AsyncIterator[Station]:
     """Links that listen within the block; everything is closed afterwards, and nothing was our bug."""
     loop = asyncio.get_running_loop()
@@ -99,7 +100,7 @@ async def on_station(
     loop.set_exception_handler(lambda _, context: unexpected.append(context))
     [port] = free_ports(1)
     user = User()
-    links = Links(loop, user, replace(LIMITS, **limits), names=names(loop))
+    links = Links(loop, user, replace(LIMITS, **limits), names=names(loop), tls=tls)
     await links.listen(LISTENER, listening_sockets(Endpoint(HOST, port)))
     try:
         yield Station(links, user, Endpoint(HOST, port))

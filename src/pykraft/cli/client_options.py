@@ -1,8 +1,7 @@
 """Options of the commands that talk to a live quorum: nodes to contact, timeouts, and a file of client properties.
 
-Those of ``pykraft quorum`` stand before or after the verb. Invariant: a file that asks for TLS or SASL is refused,
-because pykraft would send in the clear. Other properties of Kafka's clients are ignored, as Kafka ignores unknown ones,
-so one file serves both tools.
+Those of ``pykraft quorum`` stand before or after the verb. Invariant: a file that asks for protection gets it, or is
+refused. Other properties of Kafka's clients are ignored, as Kafka ignores unknown ones, so one file serves both tools.
 
 Source: Kafka's ``MetadataQuorumCommand`` (options), ``AdminClientConfig`` (properties).
 """
@@ -23,14 +22,15 @@ from pykraft.client.arguments import parse_bootstrap
 from pykraft.client.remote.admin import Admin, NodeKind
 from pykraft.client.remote.leader_search import OnWaiting, Patience
 from pykraft.config.properties import Properties, with_origins
+from pykraft.config.providers import resolve
 from pykraft.errors import ConfigError, UsageError
+from pykraft.security.settings import IN_THE_CLEAR, Security
 from pykraft.types import Endpoint
 
 TIMEOUT_S: Final = 15.0
 TIMEOUT_S_MAX: Final = 86_400.0
 REQUEST_TIMEOUT_MS: Final = 5_000
 _MS_MAX: Final = 2**31 - 1
-_PROTECTION: Final = re.compile(r"(ssl|sasl)\..+")
 
 controllers_option = click.option(
     "--bootstrap-controller", required=True, metavar="LIST", help="Controllers to contact first: host:port,…"
@@ -52,6 +52,7 @@ class ClientOptions:
     client_id: str
     timeout_ms: int
     request_timeout_ms: int
+    security: Security = IN_THE_CLEAR
 
     def patience(self, on_waiting: OnWaiting) -> Patience:
         """How long to wait for a leader; ``on_waiting`` says why it takes so long."""
@@ -71,8 +72,9 @@ def client_options(
         problem = "give one of them, not both" if controllers is not None else "give one of them"
         raise UsageError(f"--bootstrap-controller, --bootstrap-server: {problem}, as host:port,…")
     properties = Properties() if command_config is None else read_properties(command_config, "--command-config")
+    resolve(properties)
     with with_origins(properties):
-        _refuse_protection(properties)
+        security = Security.of_client(properties)
         from_file_ms = _milliseconds(properties, "default.api.timeout.ms", int(TIMEOUT_S * 1_000))
         request_timeout_ms = _milliseconds(properties, "request.timeout.ms", REQUEST_TIMEOUT_MS)
     if timeout_s is not None and not 0 < timeout_s <= TIMEOUT_S_MAX:
@@ -88,16 +90,8 @@ def client_options(
         client_id=properties.get("client.id", "").strip() or client_id,
         timeout_ms=timeout_ms,
         request_timeout_ms=min(timeout_ms, request_timeout_ms),
+        security=security,
     )
-
-
-def _refuse_protection(properties: Mapping[str, str]) -> None:
-    for key, value in properties.items():
-        if _PROTECTION.fullmatch(key) and value.strip():
-            raise ConfigError(key, value, "TLS and SASL are not supported yet")
-    protocol = properties.get("security.protocol", "").strip().upper() or "PLAINTEXT"
-    if protocol != "PLAINTEXT":
-        raise ConfigError("security.protocol", protocol, "only PLAINTEXT is supported yet")
 
 
 def _milliseconds(properties: Mapping[str, str], key: str, default: int) -> int:
@@ -144,5 +138,7 @@ async def admin_of(options: ClientOptions, on_waiting: OnWaiting | None = None) 
     """The client for these options; while it waits for a leader, it says on a terminal why, or calls ``on_waiting``."""
     kind = NodeKind.CONTROLLER if options.is_controllers else NodeKind.BROKER
     patience = options.patience(WaitingLine().show if on_waiting is None else on_waiting)
-    async with Admin(options.bootstrap, kind=kind, client_id=options.client_id, patience=patience) as admin:
+    async with Admin(
+        options.bootstrap, kind=kind, client_id=options.client_id, patience=patience, security=options.security
+    ) as admin:
         yield admin

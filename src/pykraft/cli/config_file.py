@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from pykraft.config import NodeConfig
-from pykraft.config.properties import Properties, node_config, parse_properties
+from pykraft.config.properties import ParsedConfig, Properties, node_config, parse_properties
+from pykraft.config.providers import resolve
 from pykraft.errors import UsageError
 from pykraft.types import Uuid, uuid_parse
 
@@ -85,9 +86,15 @@ def override(properties: Properties, overrides: Sequence[str], source: str) -> N
         properties.give(key.strip(), value.strip(), source)
 
 
+def parsed_config(properties: Properties) -> ParsedConfig:
+    """The configuration of these properties, whose values may be elsewhere (KIP-421). Errors: ConfigError."""
+    resolve(properties)
+    return node_config(properties)
+
+
 def checked_config(properties: Properties) -> NodeConfig:
     """The configuration that the properties describe; warnings about it go to the log. Errors: ConfigError."""
-    parsed = node_config(properties)
+    parsed = parsed_config(properties)
     for warning in parsed.warnings:
         logger.warning("%s", warning)
     return parsed.config

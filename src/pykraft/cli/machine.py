@@ -42,7 +42,7 @@ def skip(
 
     async def ask() -> int:
         async with admin_of(options) as admin:
-            return await record(admin, offset)
+            return await record(admin, offset, options.security)
 
     at = asyncio.run(ask())
     if as_json:

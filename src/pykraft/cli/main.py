@@ -21,6 +21,7 @@ VARIABLE: Final = "_PYKRAFT_COMPLETE"
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "append": ("pykraft.cli.append.command", "Append lines to a live quorum, a record each."),
     "audit": ("pykraft.cli.audit", "Check the directories of all replicas against each other, with Spark."),
+    "certs": ("pykraft.cli.certs", "Write certificates for a quorum with TLS."),
     "completion": ("pykraft.cli.completion", "Print a completion script for a shell."),
     "dump": ("pykraft.cli.dump", "Print log, index, checkpoint and quorum-state files."),
     "kv": ("pykraft.cli.kv.command", "Run the key-value store as a service: serve, get, put, del, watch, lock."),

@@ -18,13 +18,14 @@ from typing import Any, Final
 import click
 
 from pykraft import types
-from pykraft.cli.config_file import parse_cluster_id, parse_directory_id, read_properties
+from pykraft.cli.config_file import parse_cluster_id, parse_directory_id, parsed_config, read_properties
 from pykraft.cli.parsing.group import Group
 from pykraft.cli.parsing.value import json_option
 from pykraft.client.remote.admin import epochs_of
 from pykraft.config import NEVER_LEADS_KEY, ONLY_VOTER, NodeConfig
 from pykraft.config.known_properties import NODE_ID
-from pykraft.config.properties import node_config, origin_of, with_origins
+from pykraft.config.properties import origin_of, with_origins
+from pykraft.config.providers import resolve
 from pykraft.errors import ConfigError, UnreachableError, UsageError
 from pykraft.log.directory import Formatted, format_directories, inspect_directories, is_reserved, meta_in
 from pykraft.log.fs import Fs
@@ -196,7 +197,7 @@ def format_command(
     """Write meta.properties into each of the node's log directories, and the first voters of a dynamic quorum."""
     parse_cluster_id(cluster_id)
     properties = read_properties(path)
-    config = node_config(properties).config
+    config = parsed_config(properties).config
     with with_origins(properties):
         initial = initial_voters(
             config,
@@ -243,7 +244,9 @@ def _warn_of_others(config: NodeConfig, cluster_id: str) -> None:
     others = {id_: each for id_, each in endpoints.items() if each is not None and id_ != config.node_id}
     if not others:
         return
-    told = asyncio.run(epochs_of(others, replace(RpcContext.of(config), cluster_id=cluster_id)))
+    told = asyncio.run(
+        epochs_of(others, replace(RpcContext.of(config), cluster_id=cluster_id), config.security_between_nodes)
+    )
     for node_id, found in told.items():
         if found == 0:
             continue
@@ -261,6 +264,7 @@ def _warn_of_others(config: NodeConfig, cluster_id: str) -> None:
 def info_command(*, path: Path, as_json: bool) -> None:
     """Show the node's log directories and their meta.properties; exits with 1 if there are problems."""
     properties = read_properties(path)
+    resolve(properties)
     directories = sorted(_log_directories(properties))
     if not directories:
         raise UsageError(f"{path}: log.dirs is required: the directory that keeps the log")

@@ -181,6 +181,7 @@ async def _print(options: ClientOptions, wanted: TailOptions) -> None:
         start=wanted.start,
         client_id=options.client_id,
         patience=options.patience(WaitingLine().show),
+        security=options.security,
         load_snapshot=load_snapshot if wanted.with_snapshot else None,
     )
     async with observer:

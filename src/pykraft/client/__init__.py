@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # slow to import
     from pykraft.client.remote.quorum import Quorum
     from pykraft.client.serde import Serde, bytes_serde, int_serde, json_serde, text_serde
     from pykraft.host.producers import Committed
+    from pykraft.security.settings import Security
 
 _NAMES = {
     "pykraft.client.discovery": ("discover",),
@@ -38,6 +39,7 @@ _NAMES = {
     "pykraft.client.serde": ("Serde", "bytes_serde", "int_serde", "json_serde", "text_serde"),
     "pykraft.client.life": ("until_signal",),
     "pykraft.host.producers": ("Committed",),
+    "pykraft.security.settings": ("Security",),
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
 """As above, for when it runs."""
@@ -54,6 +56,7 @@ __all__ = [
     "Observer",
     "Quorum",
     "Reader",
+    "Security",
     "Serde",
     "StableRecords",
     "Start",

@@ -15,13 +15,13 @@ from typing import Final
 from pykraft.client.arguments import nodes_to_contact
 from pykraft.config import TEST_CLUSTER_ID, VOTERS_KEY, LogSettings, NodeConfig, RaftConfig, refuse_shared_addresses
 from pykraft.errors import ConfigError, UsageError
+from pykraft.security.settings import IN_THE_CLEAR, Security
 from pykraft.types import NO_LISTENERS, PORT_MAX, Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
 
-LISTENER: Final = "PLAINTEXT"
 ANY_PORT: Final = "127.0.0.1:0"
 
 
-def configure(
+def configure(  # noqa: PLR0913 - keyword-only, and each for itself
     directory: str | PathLike[str],
     *,
     node_id: int | None = None,
@@ -29,6 +29,7 @@ def configure(
     bootstrap: Sequence[Endpoint] = (),
     listen: str | None = None,
     cluster_id: str = TEST_CLUSTER_ID,
+    security: Security = IN_THE_CLEAR,
     raft: RaftConfig = RaftConfig(),  # noqa: B008 - it is frozen
     log: LogSettings = LogSettings(),  # noqa: B008 - it is frozen
 ) -> NodeConfig:
@@ -38,7 +39,8 @@ def configure(
     that exists needs only some addresses, ``bootstrap``, such as `discover` finds; with ``RaftConfig(auto_join=True)``
     it becomes a voter by itself, if the voters are in the log (`Membership.allow_changes`). A node listens at
     ``listen``, or at the address of its own entry, or on a free port of the loopback interface. A node without an id is
-    an observer and does not listen.
+    an observer and does not listen. ``security`` protects its connections in both directions; `Security.of_client`
+    reads it from Kafka's properties, and all nodes need the same protocol.
 
     Errors: ConfigError; UsageError for settings of another type.
     """
@@ -46,10 +48,14 @@ def configure(
         raise ConfigError("log.dirs", directory, "the directory is a str or a Path")
     if not isinstance(cluster_id, str):
         raise ConfigError("cluster.id", cluster_id, "it is text, as `pykraft storage random-uuid` prints it")
-    for name, settings, kind in (("raft", raft, RaftConfig), ("log", log, LogSettings)):
+    for name, settings, kind in (
+        ("raft", raft, RaftConfig),
+        ("log", log, LogSettings),
+        ("security", security, Security),
+    ):
         if not isinstance(settings, kind):
             raise UsageError(f"{name} = {settings!r}: it is a {kind.__name__}")
-    addresses = _mapping({} if voters is None else voters)
+    addresses, listener = _mapping({} if voters is None else voters), security.protocol.value
     at: Listeners = NO_LISTENERS
     if node_id is None:
         if listen is not None:
@@ -57,14 +63,15 @@ def configure(
     else:
         own = addresses.get(_node_id("node.id", node_id), ANY_PORT)
         endpoint = _endpoint("listeners", own if listen is None else listen)
-        at = Listeners(((LISTENER, endpoint),))
+        at = Listeners(((listener, endpoint),))
     return NodeConfig(
         node_id=None if node_id is None else NodeId(node_id),
         cluster_id=cluster_id,
         listeners=at,
         advertised_listeners=at,
-        controller_listener_names=(LISTENER,),
-        voters=voter_set(addresses),
+        controller_listener_names=(listener,),
+        security=((listener, security),) if security.uses_tls else (),
+        voters=voter_set(addresses, listener),
         bootstrap_servers=tuple(nodes_to_contact("bootstrap", bootstrap)) if bootstrap else (),
         log_dir=Path(directory),
         log=log,
@@ -72,13 +79,16 @@ def configure(
     )
 
 
-def voter_set(addresses: Mapping[int, str]) -> VoterSet:
-    """A voter set from addresses by id. Errors: ConfigError."""
+def voter_set(addresses: Mapping[int, str], listener: str = IN_THE_CLEAR.protocol.value) -> VoterSet:
+    """A voter set from addresses by id, at the listener of this name, which is that of its protocol.
+
+    Errors: ConfigError.
+    """
     addresses = _mapping(addresses)
     return VoterSet.of(
         Voter(
             key=ReplicaKey(_node_id(VOTERS_KEY, node_id)),
-            listeners=Listeners(((LISTENER, _endpoint(VOTERS_KEY, address)),)),
+            listeners=Listeners(((listener, _endpoint(VOTERS_KEY, address)),)),
         )
         for node_id, address in addresses.items()
     )

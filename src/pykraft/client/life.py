@@ -331,7 +331,7 @@ class Life:
         self.bind()
         try:
             if voters is not None and not isinstance(voters, VoterSet):
-                voters = voter_set(voters)
+                voters = voter_set(voters, self.config.default_listener)
             self.config = with_voters(self.config, voters)
         except ConfigError:
             self._unbind()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from pykraft.errors import ConfigError
+from pykraft.security.settings import Security
 from pykraft.types import ZERO_UUID, Endpoint, Listeners, NodeId, Uuid, VoterSet
 
 INT32_MAX = 2**31 - 1
@@ -208,6 +209,8 @@ class NodeConfig:
     listeners: Listeners
     advertised_listeners: Listeners
     controller_listener_names: tuple[str, ...]
+    security: tuple[tuple[str, Security], ...] = ()
+    """How listeners other than PLAINTEXT are protected, by name; nodes dial each other as the first for voters says."""
     voters: VoterSet
     bootstrap_servers: tuple[Endpoint, ...] = ()
     log_dir: Path
@@ -272,6 +275,15 @@ class NodeConfig:
         wanted = max(raft.fetch_size_bytes_max, raft.fetch_snapshot_size_bytes_max, raft.batch_size_bytes_max)
         return min(max(ANSWER_SIZE_BYTES_MIN, wanted + ANSWER_OVERHEAD_BYTES), INT32_MAX)
 
+    def security_of(self, listener: str) -> Security:
+        """How this listener is protected."""
+        return dict(self.security).get(listener, Security())
+
+    @property
+    def security_between_nodes(self) -> Security:
+        """How nodes of the quorum are dialed."""
+        return self.security_of(self.default_listener)
+
     @property
     def default_listener(self) -> str:
         """Name of the listener that voters dial."""
@@ -286,7 +298,7 @@ class NodeConfig:
 VOTERS_KEY: Final = "controller.quorum.voters"
 ADVERTISED_KEY: Final = "advertised.listeners"
 WILDCARDS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - they are recognized, not bound
-_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def refuse_shared_addresses(voters: VoterSet) -> None:
@@ -342,7 +354,7 @@ def own_entry_warning(
 def _normal(endpoint: Endpoint) -> Endpoint:
     """The same endpoint for all ways to write an address that are certainly one."""
     host = endpoint.host.lower()
-    return Endpoint("localhost" if host in _LOOPBACK else host, endpoint.port)
+    return Endpoint("localhost" if host in LOOPBACK else host, endpoint.port)
 
 
 def _may_be_same(one: Endpoint, other: Endpoint) -> bool:

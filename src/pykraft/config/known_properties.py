@@ -150,7 +150,7 @@ def _rows() -> tuple[Known, ...]:
         Known("listeners", "required", _LISTENERS, "addresses to bind; an empty host is every interface"),
         Known("advertised.listeners", "static voters, then listeners", _LISTENERS, "addresses that other nodes use"),
         Known("controller.listener.names", "the first listener", "names of listeners", "voters dial the first"),
-        Known("listener.security.protocol.map", "PLAINTEXT", "NAME:PLAINTEXT, separated by commas", "no TLS or SASL"),
+        Known("listener.security.protocol.map", "PLAINTEXT", "NAME:PLAINTEXT or NAME:SSL, with commas", "protection"),
         Known(
             "controller.quorum.voters",
             "none",

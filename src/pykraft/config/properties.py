@@ -3,7 +3,7 @@
 Unknown keys are ignored, as in Kafka, with a warning. Of a key that is given twice the last value counts. An error or
 warning says where the value comes from: a line of a file, or an option.
 
-Invariant: a node that is configured to protect itself (TLS, SASL, an authorizer), which it cannot, does not start.
+Invariant: a node that is configured to protect itself in a way that it cannot (SASL, an authorizer) does not start.
 
 Source: Kafka's ``QuorumConfig``, ``KRaftConfigs``, ``KafkaConfig`` and ``Topic.validate``; ours (ADR 065);
 ``java.util.Properties``.
@@ -50,6 +50,7 @@ from pykraft.config.known_properties import (
     suggestion,
 )
 from pykraft.errors import ConfigError
+from pykraft.security.settings import PROTOCOL_NAMES, TLS_NAMES, Security, is_tls_name, protocol_of, refuse_unsupported
 from pykraft.types import LISTENERS_MAX, PORT_MAX, Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -170,10 +171,6 @@ def _unescape(key: str, text: str, origin: str) -> str:
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
-_PROTECTION = re.compile(r"(listener\.name\.[^.]+\.)?(ssl|sasl|authorizer)\..*|super\.users")
-_PROTECTED = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
-_UNPROTECTED = "PLAINTEXT"
-_NOT_YET = "TLS, SASL and authorizers are not supported yet, so the node does not start"
 _HOST_PORT = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|(?P<host>[^\s:\[\]@/,]*)):(?P<port>[0-9]{1,5})")
 
 
@@ -214,7 +211,7 @@ def _node_config(properties: Mapping[str, str]) -> ParsedConfig:
         if listeners.get(name) is None:
             given = ", ".join(each for each, _ in listeners)
             raise ConfigError("controller.listener.names", name, f"each name must be one of listeners: {given}")
-    reader.refuse_protection(listeners)
+    security = reader.security(listeners, names[0])
     voters = reader.voters(VOTERS_KEY, names[0])
     bootstrap = reader.endpoints("controller.quorum.bootstrap.servers")
     if not len(voters) and not bootstrap:
@@ -234,6 +231,7 @@ def _node_config(properties: Mapping[str, str]) -> ParsedConfig:
         listeners=listeners,
         advertised_listeners=advertised,
         controller_listener_names=names,
+        security=security,
         voters=voters,
         bootstrap_servers=bootstrap,
         log_dir=reader.log_dir(),
@@ -459,29 +457,36 @@ class _Reader:
         """``host:port,…``."""
         return tuple(_reachable(key, item, item) for item in self._items(key))
 
-    def refuse_protection(self, listeners: Listeners) -> None:
-        """Reject any protocol other than plaintext; a listener that the map does not have is its own protocol name."""
-        for key, value in self._left.items():
-            if _PROTECTION.fullmatch(key) and value.strip():
-                raise ConfigError(key, value, _NOT_YET)
-        mapped: dict[str, str] = {}
+    def security(self, listeners: Listeners, voters_listener: str) -> tuple[tuple[str, Security], ...]:
+        """How each listener is protected; one that the map does not have is its own protocol name, or PLAINTEXT."""
+        refuse_unsupported(self._left, listeners=tuple(name for name, _ in listeners))
         map_key = "listener.security.protocol.map"
+        mapped: dict[str, str] = {}
         for item in self._items(map_key):
             name, _, protocol = (part.strip().upper() for part in item.partition(":"))
-            if not name or protocol not in (*_PROTECTED, _UNPROTECTED):
-                raise ConfigError(map_key, item, f"NAME:PROTOCOL with one of {_UNPROTECTED}, {', '.join(_PROTECTED)}")
+            if not name or protocol not in PROTOCOL_NAMES:
+                raise ConfigError(map_key, item, f"NAME:PROTOCOL with one of {', '.join(PROTOCOL_NAMES)}")
             mapped[name] = protocol
-        protocols = {name: name for name in _PROTECTED} | mapped
+        found = []
         for name, _ in listeners:
-            protocol = protocols.get(name, _UNPROTECTED)
-            if protocol != _UNPROTECTED:
-                # A listener whose own name is a protocol is protected unless the map says otherwise.
-                key = map_key if name in mapped else "listeners"
-                raise ConfigError(key, f"{name}:{protocol}" if name in mapped else name, _NOT_YET)
+            key, given = (map_key, f"{name}:{mapped[name]}") if name in mapped else ("listeners", name)
+            protocol = mapped.get(name, name if name in PROTOCOL_NAMES else "PLAINTEXT")
+            found.append((name, Security.of_listener(name, protocol_of(key, given, protocol), self._left)))
+        self._refuse_unused(found, dict(found)[voters_listener].protocol.value)
+        return tuple(entry for entry in found if entry[1].uses_tls)
+
+    def _refuse_unused(self, found: Sequence[tuple[str, Security]], between_nodes: str) -> None:
+        """Errors: ConfigError for properties of TLS that no listener uses: who gives them expects protection."""
+        used = {setting.key for _, security in found for _, setting in security.settings}
+        for key in [key for key in self._left if is_tls_name(key)]:
+            value = self._left.pop(key)
+            is_overridden = key in TLS_NAMES and any(security.uses_tls for _, security in found)
+            if value.strip() and key not in used and not is_overridden:
+                raise ConfigError(key, value, "no listener uses it: give one SSL in listener.security.protocol.map")
         between_key = "security.inter.broker.protocol"
         between = self.text(between_key)
-        if between.upper() not in ("", _UNPROTECTED):
-            raise ConfigError(between_key, between, _NOT_YET)
+        if between.upper() not in ("", between_nodes):
+            raise ConfigError(between_key, between, f"the listener between nodes is {between_nodes}")
 
     def text(self, key: str) -> str:
         """The value without surrounding blanks; empty if absent."""

@@ -28,6 +28,7 @@ from pykraft.errors import DeserializeError, ErrorCode, ForeignRecordError, Pykr
 from pykraft.machine.records import SkipRecord, decode_log_record, encode_log_record, pack_records
 from pykraft.machine.replica import HeldError
 from pykraft.protocol.messages import ApiKey
+from pykraft.security.settings import IN_THE_CLEAR, Security
 from pykraft.types import Offset
 
 PAUSE_S: Final = 0.25
@@ -114,14 +115,15 @@ async def _read_all(node: Node[bytes], skips: LogSkips, committed: Callable[[], 
     await node.wait_applied(skips, end_offset)
 
 
-async def skip(admin: Admin, offset: int) -> int:
+async def skip(admin: Admin, offset: int, security: Security = IN_THE_CLEAR) -> int:
     """Let the leader append a SKIP for the command at this offset, before which its machine stands; returns its offset.
 
     Errors: RefusedError with the leader's reason; those of `Admin.describe_quorum`; UnreachableError.
     """
     found = await admin.describe_quorum()
     leader = next(voter for voter in found.voters if voter.key.id == found.leader_id)
-    connection = await ClientDialer("pykraft-machine").connect(next(iter(leader.listeners))[1], TIMEOUT_MS)
+    dialer = ClientDialer("pykraft-machine", security=security)
+    connection = await dialer.connect(next(iter(leader.listeners))[1], TIMEOUT_MS)
     try:
         if not connection.offers_key(ApiKey.FORWARD):
             text = f"node {found.leader_id} leads, and runs no state machine"

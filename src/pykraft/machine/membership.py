@@ -126,7 +126,13 @@ class Membership:
         voters = self._node.latest_voter_set.voters
         known: list[Endpoint] = [next(iter(voter.listeners))[1] for voter in voters if len(voter.listeners)]
         patience = Patience(timeout_ms=self._timeout_ms, request_timeout_ms=self._timeout_ms)
-        return Admin(known, cluster_id=self._config.cluster_id, client_id="pykraft-membership", patience=patience)
+        return Admin(
+            known,
+            cluster_id=self._config.cluster_id,
+            client_id="pykraft-membership",
+            patience=patience,
+            security=self._config.security_between_nodes,
+        )
 
 
 async def _voters(admin: Admin) -> list[ReplicaKey]:

@@ -150,7 +150,7 @@ class Replicated(Generic[M_co]):
         )
         self._replica.on_not_applied = runtime.on_not_applied
         self._applier = Applier(self.node, self._replica)
-        connect = runtime.connect or ClientDialer("pykraft-forward").connect
+        connect = runtime.connect or ClientDialer("pykraft-forward", security=config.security_between_nodes).connect
         self._forwarder = Forwarder(self.node, config.cluster_id, connect)
         self._server = ForwardServer(self.node, self._applier, config.cluster_id, self._forwarder.confirm)
         self._submission = Submission(self.node, self._applier, self._forwarder, runtime.random_bytes)

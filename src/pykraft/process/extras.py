@@ -36,6 +36,7 @@ OPTIONAL: Final[Mapping[str, tuple[str, str]]] = {
     "prometheus_client": ("prometheus-client", "metrics"),
     "uvicorn": ("uvicorn", "kv"),
     "dns": ("dnspython", "dns"),
+    "cryptography": ("cryptography", "tls"),
     "pyspark": ("pyspark", "spark"),
     "pyarrow": ("pyarrow", "spark"),
     "numpy": ("numpy", "spark"),

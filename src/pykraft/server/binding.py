@@ -23,7 +23,7 @@ import ssl
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from pykraft.errors import AddressInUseError, ConfigError, UsageError
 from pykraft.text.words import counted
@@ -46,8 +46,16 @@ def look_up(endpoint: Endpoint) -> list[str]:
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
+_NO_TLS: Final = ("wrong version number", "http request", "record layer failure")
+
+
 def in_words(error: OSError) -> str:
-    """The message of an operating system error, without the words that asyncio adds."""
+    """The message of an operating system error or of TLS, without the words that asyncio and OpenSSL add."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is refused: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        reason = (error.reason or str(error)).lower().replace("_", " ")
+        return "it does not speak TLS" if reason in _NO_TLS else f"TLS: {reason}"
     known = error.errno if error.errno in errno.errorcode else None
     return os.strerror(known) if known is not None else error.strerror or str(error)
 
@@ -100,6 +108,15 @@ class Names:
         self._under_way.pop(endpoint).set_result(found)
 
 
+def tls_options(context: ssl.SSLContext | None, host: str) -> dict[str, Any]:
+    """Options of ``loop.create_connection`` for a dial to this host with TLS; none for one without."""
+    if context is None:
+        return {}
+    return {"ssl": context, "server_hostname": host, "ssl_shutdown_timeout": TLS_CLOSE_S_MAX}
+
+
+TLS_CLOSE_S_MAX: Final = 2.0
+"""How long the other end of a connection that was closed may take to say that it has closed it, too."""
 ACCEPTED_MAX: Final = 4_000
 """Most client connections at a time."""
 OWN_DESCRIPTORS: Final = 200
@@ -176,16 +193,12 @@ def listening_sockets(endpoint: Endpoint) -> list[socket.socket]:
 
 
 async def serve(
-    loop: asyncio.AbstractEventLoop,
-    protocol: Callable[[], asyncio.BaseProtocol],
-    listening: socket.socket,
-    *,
-    tls: ssl.SSLContext | None = None,
+    loop: asyncio.AbstractEventLoop, protocol: Callable[[], asyncio.BaseProtocol], listening: socket.socket
 ) -> asyncio.Server:
     """Accept connections on a listening socket, a few in each turn of the loop; the server closes the socket."""
     # asyncio takes `backlog` for both the kernel's queue and the accepts of one turn. Each accepted connection has a
     # descriptor before the node can close another one for it, so a crowd in one turn could take all of the process's.
-    server = await loop.create_server(protocol, sock=listening, ssl=tls, backlog=ACCEPTS_PER_TURN)
+    server = await loop.create_server(protocol, sock=listening, backlog=ACCEPTS_PER_TURN)
     listening.listen(BACKLOG)
     return server
 

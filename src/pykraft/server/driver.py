@@ -41,6 +41,7 @@ from pykraft.server.clock import now
 from pykraft.server.lanes import BulkThread, CheckThread, OrderedThread
 from pykraft.server.links import LinkLimits, Links
 from pykraft.server.prometheus import LoopWatch, PrometheusEndpoint, render, require_package
+from pykraft.server.secured import NodeTls, warn_of_plaintext
 from pykraft.text.words import counted
 from pykraft.types import Buffer, Endpoint, Io, ReportKind
 
@@ -169,7 +170,8 @@ class Driver:
         ``accepted_max`` clients may connect (None: `pykraft.server.run.ACCEPTED_MAX`), or fewer if the process
         has few descriptors. ``more`` returns metrics of the program, which are scraped with the node's.
 
-        Errors: whatever `Host.open` raises: ConfigError, ForeignDirectoryError, CorruptionError, StorageError.
+        Errors: ConfigError for certificates, and whatever `Host.open` raises: ConfigError, ForeignDirectoryError,
+        CorruptionError, StorageError.
         """
         self._config = config
         self._loop = loop
@@ -182,11 +184,12 @@ class Driver:
         self._wake_ms: int | None = None
         """When the host wants to be called (mono ms)."""
         self._reports = Reports(logger.log, loop.time(), unproven_s=config.raft.fetch_timeout_ms / 1_000)
+        self._tls = NodeTls(config)
         self.host = Host.open(fs or OsFs(), self, config, rng=Random())
         self._ordered = OrderedThread(loop, self.host.lane, done=self._durable, failed=self.fail)
         self._bulk = BulkThread(loop, failed=self.fail)
         self._checks = CheckThread(loop, failed=self.fail)
-        self._links = Links(loop, self, LinkLimits.of(config, accepted_max))
+        self._links = Links(loop, self, LinkLimits.of(config, accepted_max), tls=self._tls)
         self._loop_watch = LoopWatch()
         self._prometheus: PrometheusEndpoint | None = None
         self._more = more
@@ -226,6 +229,7 @@ class Driver:
             "closed-for-violation-total": violations,
             "accepted-connections": self._links.accepted_count,
             "dialed-connections": self._links.dialed_count,
+            **self._tls.metrics(self._links.failed_handshakes),
         }
 
     def shut_down(self, timeout_ms: int = SHUTDOWN_TIMEOUT_MS) -> None:
@@ -309,6 +313,7 @@ class Driver:
             raise error
 
     async def _listen(self) -> None:
+        warn_of_plaintext(self._config)
         for name, endpoint in self._config.listeners:
             try:
                 await self._links.listen(name, self._sockets.get(name) or listening_sockets(endpoint))
@@ -419,6 +424,7 @@ class Driver:
         if lag_ms > self._config.raft.fetch_timeout_ms / 4:
             logger.warning("the event loop was blocked for %.0f ms; elections start at the fetch timeout", lag_ms)
         self._guarded(self.host.explain, now())
+        self._tls.refresh_if_due(self._loop)
         self._reports.log_due(now_s, is_proven=self.host.status.is_proven)
         if not self._ended.done():
             self._loop.call_at(now_s + LAG_PERIOD_S, self._watch_lag, now_s + LAG_PERIOD_S)

@@ -27,6 +27,7 @@ from pykraft.errors import ProtocolError
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import FrameReader
 from pykraft.protocol.messages import ApiKey
+from pykraft.security.principal import ANONYMOUS, principal_of
 from pykraft.types import Buffer
 
 
@@ -131,6 +132,8 @@ class Link:
         """Loop time of the first write since nothing was left to send."""
         self.descriptor = -1
         """The connection's file descriptor."""
+        self.principal = ANONYMOUS
+        """Who is at the other end, as far as that was proven."""
         self.is_open = False
         self.room_size_bytes = 0
         """Size of the large request that is being received or served; 0 if there is none."""
@@ -141,6 +144,7 @@ class Link:
         self._frames = FrameReader(frame_size_bytes_max, cut_size_bytes_max=cut_size_bytes_max)
         self._other_size_bytes_max = frame_size_bytes_max if other_size_bytes_max is None else other_size_bytes_max
         self._piece = piece
+        self._window: Buffer = piece
         self._has_room = False
         self._next: Buffer | None = None
         self._is_queued = False
@@ -222,6 +226,10 @@ class Link:
         self._transport = stream
         self.is_open = True
         stream.set_write_buffer_limits(high=WRITE_BUFFER_SIZE_BYTES_MAX)
+        if stream.get_extra_info("ssl_object") is not None:
+            # asyncio decrypts into slices of it, and a slice of a bytearray is a copy.
+            self._window = memoryview(self._piece)
+        self.principal = principal_of(stream.get_extra_info("peercert"))
         raw = stream.get_extra_info("socket")
         if raw is not None:
             self.descriptor = raw.fileno()
@@ -232,7 +240,7 @@ class Link:
         """Where the next bytes go, see `asyncio.BufferedProtocol`."""
         room = self._frames.room() if self.is_open else None
         self._has_room = room is not None
-        return self._piece if room is None else room
+        return self._window if room is None else room
 
     def buffer_updated(self, nbytes: int) -> None:
         """See `asyncio.BufferedProtocol`; a stream that does not consist of frames closes the connection."""

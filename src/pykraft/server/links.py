@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-import ssl
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,9 +25,10 @@ from typing import Final, Protocol
 
 from pykraft.config import NodeConfig
 from pykraft.host.ports import ConnectionId
-from pykraft.server.binding import ACCEPTED_MAX, UNLIMITED, Names, descriptor_max, in_words, serve
+from pykraft.server.binding import ACCEPTED_MAX, UNLIMITED, Names, descriptor_max, in_words, serve, tls_options
 from pykraft.server.link import PIECE_SIZE_BYTES_MAX, Link
 from pykraft.server.link_protocol import LinkProtocol
+from pykraft.server.secured import HandshakeServer, NodeTls
 from pykraft.types import Buffer, Endpoint
 
 REQUEST_SIZE_BYTES_MAX: Final = 64 * 1024
@@ -147,9 +147,9 @@ class Links:
         limits: LinkLimits,
         *,
         names: Names | None = None,
-        tls: ssl.SSLContext | None = None,
+        tls: NodeTls | None = None,
     ) -> None:
-        """``tls`` is prepared for later; the configuration refuses it until it is supported."""
+        """Without ``tls`` all connections are in the clear."""
         self.violations = 0
         """Connections that were closed because they sent something other than frames."""
         self._loop = loop
@@ -163,6 +163,7 @@ class Links:
         self._accepted: dict[ConnectionId, Link] = {}
         self._dials: dict[ConnectionId, asyncio.Task[None]] = {}
         self._servers: list[asyncio.Server] = []
+        self._handshakes: list[HandshakeServer] = []
         self._held_size_bytes = 0
         self._unsent: dict[ConnectionId, int] = {}
         self._unsent_size_bytes = 0
@@ -182,9 +183,19 @@ class Links:
 
     async def listen(self, name: str, sockets: Sequence[socket.socket]) -> None:
         """Accept connections for this listener on listening sockets, which are closed with the links."""
+        tls = None if self._tls is None else self._tls.for_listener(name)
+
+        def protocol() -> LinkProtocol:
+            return LinkProtocol(self._new_link(name))
+
+        def failed(text: str) -> None:
+            self._user.report_connection(f"a TLS handshake on {name} failed, with {text}")
+
         for listening in sockets:
-            server = await serve(self._loop, lambda: LinkProtocol(self._new_link(name)), listening, tls=self._tls)
-            self._servers.append(server)
+            if tls is None:
+                self._servers.append(await serve(self._loop, protocol, listening))
+            else:
+                self._handshakes.append(HandshakeServer(listening, tls, protocol, failed=failed))
 
     def dial(self, endpoint: Endpoint) -> ConnectionId:
         link = self._new_link(None)
@@ -226,6 +237,8 @@ class Links:
             self._room_timer.cancel()
         for server in self._servers:
             server.close()
+        for handshakes in self._handshakes:
+            handshakes.close()
         for connection in [*self._links, *self._dials]:
             self.close(connection)
 
@@ -307,6 +320,11 @@ class Links:
     def dialed_count(self) -> int:
         """Number of dialed connections that are open."""
         return len(self._links) - len(self._accepted)
+
+    @property
+    def failed_handshakes(self) -> int:
+        """Connections that ended before their TLS handshake was done."""
+        return sum(server.failed_count for server in self._handshakes)
 
     @property
     def _sweep_s(self) -> float:
@@ -462,7 +480,8 @@ class Links:
             try:
                 async with asyncio.timeout(share_s):
                     protocol = partial(LinkProtocol, link)
-                    await self._loop.create_connection(protocol, address, endpoint.port, ssl=self._tls)
+                    tls = tls_options(None if self._tls is None else self._tls.for_dials, endpoint.host)
+                    await self._loop.create_connection(protocol, address, endpoint.port, **tls)
             except OSError as error:
                 # One address may refuse because the peer listens on another, which did not answer.
                 if failure is None or isinstance(failure, ConnectionRefusedError):

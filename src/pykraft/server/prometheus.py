@@ -43,6 +43,14 @@ DRIVER_METRICS: Final = (
     ours("event-loop-lag-max-ms", MetricKind.SENSOR, "ms", "the longest event-loop-lag-ms"),
     ours("accepted-connections", MetricKind.GAUGE, "connections", "connections that others made to this node"),
     ours("dialed-connections", MetricKind.GAUGE, "connections", "connections that this node made"),
+    ours("failed-handshakes-total", MetricKind.COUNTER, "handshakes", "TLS handshakes on listeners that failed"),
+    ours("certificate-days-left", MetricKind.GAUGE, "days", "until the first certificate of this node expires"),
+    ours(
+        "certificates-not-taken-up",
+        MetricKind.GAUGE,
+        "contexts",
+        "listeners, and the dials as one, whose changed files cannot be used: they keep the former certificates",
+    ),
 )
 METRICS: Final = (*HOST_METRICS, *DRIVER_METRICS)
 """All metrics of a node, in the order of the documentation."""

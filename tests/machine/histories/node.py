@@ -26,11 +26,10 @@ from random import Random
 from typing import Any, Final
 
 from pykraft.client import configure, until_signal
-from pykraft.client.configure import LISTENER
 from pykraft.client.remote.connection import ClientDialer
 from pykraft.config import LogSettings, NodeConfig, RaftConfig
 from pykraft.errors import PykraftError
-from pykraft.local.voters import HOST
+from pykraft.local.voters import HOST, LISTENER
 from pykraft.machine import Replicated
 from pykraft.machine.replicated import MachineRuntime
 from pykraft.recipes import KeyValues, KeyValueStore

@@ -220,7 +220,10 @@ class AppendRun:
 
     async def _run(self, descriptor: int) -> signal.Signals | None:
         patience = self._options.patience(WaitingLine().show)
-        async with Appender(self._options.bootstrap, client_id=self._options.client_id, patience=patience) as appender:
+        options = self._options
+        async with Appender(
+            options.bootstrap, client_id=options.client_id, patience=patience, security=options.security
+        ) as appender:
             work = asyncio.ensure_future(self._append_all(appender, descriptor))
             stopped = asyncio.ensure_future(self._stopped.wait())
             await asyncio.wait([work, stopped], return_when=asyncio.FIRST_COMPLETED)

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from pykraft.cli.client_options import ClientOptions, admin_of, joined, with_options
-from pykraft.cli.config_file import parse_directory_id, read_properties
+from pykraft.cli.config_file import parse_directory_id, parsed_config, read_properties
 from pykraft.cli.parsing.group import Group
 from pykraft.cli.parsing.value import DECIMAL, NumberType, json_option
 from pykraft.cli.printable import printable
@@ -25,7 +25,6 @@ from pykraft.cli.quorum.overview import row_json, status_json, status_lines, tab
 from pykraft.client.remote.admin import Admin
 from pykraft.client.remote.quorum import Quorum, shared_endpoints
 from pykraft.config import TRANSFER_TIMEOUT_MS, TRANSFER_TIMEOUT_MS_MAX
-from pykraft.config.properties import node_config
 from pykraft.errors import ErrorCode, PykraftError, QuorumUnavailableError, RefusedError, UsageError
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.meta import FILE_NAME, parse_meta
@@ -145,7 +144,7 @@ async def _joins_again(admin: Admin, key: ReplicaKey) -> bool:
 
 def described_node(path: Path) -> tuple[ReplicaKey, Listeners]:
     """The node that a properties file and its log directory describe. Errors: UsageError, CorruptionError."""
-    config = node_config(read_properties(path, "--command-config")).config
+    config = parsed_config(read_properties(path, "--command-config")).config
     file = config.log_dir / FILE_NAME
     fs = OsFs()
     if not fs.exists(file):

@@ -43,6 +43,7 @@ from pykraft.errors import (
 )
 from pykraft.protocol.messages import ApiKey
 from pykraft.rpc.context import RpcContext
+from pykraft.security.settings import IN_THE_CLEAR, Security
 from pykraft.types import EPOCH_ZERO, Endpoint, Epoch, Listeners, NodeId, Offset, ReplicaKey
 
 VOTER_TIMEOUT_MS: Final = 1_000
@@ -126,12 +127,15 @@ class Admin(leader_search.LeaderClient):
         cluster_id: str | None = None,
         client_id: str = "pykraft-admin",
         patience: leader_search.Patience = leader_search.PATIENCE,
+        security: Security = IN_THE_CLEAR,
     ) -> None:
         """``bootstrap`` has some nodes of the quorum, one of them alive; nodes of another ``cluster_id`` are refused.
 
-        Errors: UsageError for an empty list.
+        ``security`` is how its connections are protected: `Security.of_client` reads Kafka's properties.
+
+        Errors: UsageError for an empty list; ConfigError for certificates that cannot be used.
         """
-        super().__init__(bootstrap, client_id=client_id, patience=patience)
+        super().__init__(bootstrap, client_id=client_id, patience=patience, security=security)
         self._kind = kind
         self._cluster_id = cluster_id
         self._context = RpcContext(
@@ -426,9 +430,11 @@ _QUESTION = messages.FetchRequest(
 )
 
 
-async def epochs_of(voters: Mapping[NodeId, Endpoint], context: RpcContext) -> dict[NodeId, Epoch | UnreachableError]:
+async def epochs_of(
+    voters: Mapping[NodeId, Endpoint], context: RpcContext, security: Security = IN_THE_CLEAR
+) -> dict[NodeId, Epoch | UnreachableError]:
     """The epoch of each voter, or why it could not be asked."""
-    dialer = ClientDialer("pykraft-epochs")
+    dialer = ClientDialer("pykraft-epochs", security=security)
 
     async def epoch_at(endpoint: Endpoint) -> Epoch | UnreachableError:
         try:

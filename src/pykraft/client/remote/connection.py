@@ -21,7 +21,9 @@ from pykraft.rpc import codec
 from pykraft.rpc.codec import Answer
 from pykraft.rpc.connection import DialedConnection
 from pykraft.rpc.context import RpcContext
-from pykraft.server.binding import Names, in_words
+from pykraft.security.contexts import Side, TlsContext
+from pykraft.security.settings import IN_THE_CLEAR, Security
+from pykraft.server.binding import Names, in_words, tls_options
 from pykraft.server.link import write_parts
 from pykraft.text.words import in_seconds
 from pykraft.types import Buffer, Endpoint
@@ -35,7 +37,8 @@ class AnswerStream(asyncio.BufferedProtocol):
 
     def __init__(self, wire: DialedConnection, loop: asyncio.AbstractEventLoop) -> None:
         self._wire = wire
-        self._piece = bytearray(_PIECE_SIZE_BYTES)
+        # A view: with TLS, asyncio decrypts into slices of it, and a slice of a bytearray is a copy.
+        self._piece = memoryview(bytearray(_PIECE_SIZE_BYTES))
         self._has_room = False
         self._transport: asyncio.Transport | None = None
         self._awaited: asyncio.Future[Buffer] | None = None
@@ -84,11 +87,8 @@ class AnswerStream(asyncio.BufferedProtocol):
             self.transport.abort()
             return
         try:
-            if self._has_room:
-                frame = self._wire.filled(nbytes)
-            else:
-                with memoryview(self._piece) as piece:
-                    frame = self._wire.received(bytes(piece[:nbytes]))
+            wire = self._wire
+            frame = wire.filled(nbytes) if self._has_room else wire.received(bytes(self._piece[:nbytes]))
         except ProtocolError as error:
             self._awaited.set_exception(error)
             return
@@ -186,6 +186,10 @@ class Connection:
             problem = f"it is not a node of a quorum: it answers {_name(key)} with {error}"
         except OSError as error:
             problem = f"it closed the connection when it was asked for {_name(key)} ({in_words(error)})"
+            if key is ApiKey.API_VERSIONS:
+                # With TLS 1.3 a client has finished its handshake when the other end looks at its certificate.
+                is_tls = self._stream.transport.get_extra_info("ssl_object") is not None
+                problem += ": perhaps it refuses the certificate" if is_tls else ": perhaps it speaks TLS only"
         # Cancelled, say: the answer may still arrive, so nobody may use this connection again.
         except BaseException:
             await self.close()
@@ -205,10 +209,12 @@ class ClientDialer:
         self,
         client_id: str,
         *,
+        security: Security = IN_THE_CLEAR,
         names: Names | None = None,
         resolved: Callable[[Endpoint, Collection[str]], object] = lambda *_: None,
     ) -> None:
-        """Without ``names`` they are looked up on the loop of the first call."""
+        """Without ``names`` they are looked up on the loop of the first call. Errors: ConfigError for certificates."""
+        self._tls = TlsContext(security, Side.CLIENT) if security.uses_tls else None
         self._client_id = client_id
         self._names = names
         self._resolved = resolved
@@ -235,11 +241,15 @@ class ClientDialer:
         self._resolved(endpoint, addresses)
         problem, cause = "it has no address", None
         wire = DialedConnection(self._client_id)
+        if self._tls is not None:
+            self._tls.refresh()  # who keeps a client for months renews its certificate meanwhile
+        tls = tls_options(None if self._tls is None else self._tls.current, endpoint.host)
         for at, address in enumerate(addresses):
             share_s = max(0.0, end_s - loop.time()) / (len(addresses) - at)
             try:
                 async with asyncio.timeout(share_s):
-                    _, stream = await loop.create_connection(partial(AnswerStream, wire, loop), address, endpoint.port)
+                    make = partial(AnswerStream, wire, loop)
+                    _, stream = await loop.create_connection(make, address, endpoint.port, **tls)
             except TimeoutError:
                 problem = f"nothing accepted a connection within {in_seconds(timeout_ms)}"
             except OSError as error:

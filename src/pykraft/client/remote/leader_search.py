@@ -33,6 +33,7 @@ from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.rpc.codec import Answer
 from pykraft.rpc.context import RpcContext
+from pykraft.security.settings import IN_THE_CLEAR, Security
 from pykraft.text.words import counted, in_seconds
 from pykraft.types import EPOCH_MAX, Buffer, Endpoint, Epoch, NodeId, Uuid
 
@@ -291,11 +292,18 @@ class LeaderSearch:
 class LeaderClient:
     """Use it in ``async with``, within one event loop; one request at a time."""
 
-    def __init__(self, bootstrap: Sequence[Endpoint], *, client_id: str, patience: Patience = PATIENCE) -> None:
-        """``bootstrap`` has some nodes of the quorum."""
+    def __init__(
+        self,
+        bootstrap: Sequence[Endpoint],
+        *,
+        client_id: str,
+        patience: Patience = PATIENCE,
+        security: Security = IN_THE_CLEAR,
+    ) -> None:
+        """``bootstrap`` has some nodes of the quorum. Errors: ConfigError for certificates that cannot be used."""
         self._search = LeaderSearch(bootstrap)
         self._patience = patience
-        self._dialer = ClientDialer(client_id, resolved=self._search.asked.resolved)
+        self._dialer = ClientDialer(client_id, security=security, resolved=self._search.asked.resolved)
         self._connection: Connection | None = None
         self._was_heard = False
         self._tries = 0
@@ -419,9 +427,10 @@ class LeaderFetch(LeaderClient):
         cluster_id: str | None,
         client_id: str,
         patience: Patience,
+        security: Security = IN_THE_CLEAR,
     ) -> None:
         """``topics`` are possible names and ids of the log's topic; without a cluster id any cluster is accepted."""
-        super().__init__(bootstrap, client_id=client_id, patience=patience)
+        super().__init__(bootstrap, client_id=client_id, patience=patience, security=security)
         self._topics = list(topics)
         self._topics_left = len(topics)
         self._cluster_id = cluster_id

@@ -21,6 +21,7 @@ from pykraft.protocol.batch import number_batch
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import encode_batch
 from pykraft.protocol.schema import Body
+from pykraft.security.settings import IN_THE_CLEAR, Security
 from pykraft.types import EPOCH_ZERO, Buffer, Endpoint, Epoch, Offset
 
 SERVES_NO_CLIENTS: Final = "it serves no clients: set pykraft.client.listeners in the properties of each node"
@@ -53,9 +54,10 @@ class NumberedAppender(LeaderClient):
         cluster_id: str | None = None,
         client_id: str = "pykraft-numbered-append",
         patience: Patience = PATIENCE,
+        security: Security = IN_THE_CLEAR,
     ) -> None:
         """``bootstrap`` has some nodes of the quorum; with a cluster id, nodes of another cluster are rejected."""
-        super().__init__(bootstrap, client_id=client_id, patience=patience)
+        super().__init__(bootstrap, client_id=client_id, patience=patience, security=security)
         self.cluster_id = cluster_id
         """Of the nodes that answered; None before, and for nodes that have none."""
         self._checked: Connection | None = None
@@ -198,10 +200,15 @@ class Appender(NumberedAppender):
     """Use it in ``async with``, within one event loop; one append at a time."""
 
     def __init__(
-        self, bootstrap: Sequence[Endpoint], *, client_id: str = "pykraft-append", patience: Patience = PATIENCE
+        self,
+        bootstrap: Sequence[Endpoint],
+        *,
+        client_id: str = "pykraft-append",
+        patience: Patience = PATIENCE,
+        security: Security = IN_THE_CLEAR,
     ) -> None:
         """``bootstrap`` has some nodes of the quorum."""
-        super().__init__(bootstrap, client_id=client_id, patience=patience)
+        super().__init__(bootstrap, client_id=client_id, patience=patience, security=security)
         self._producer_id: int | None = None
         self._next_sequence = 0
 

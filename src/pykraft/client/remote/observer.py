@@ -43,6 +43,7 @@ from pykraft.host.delivery import CommittedBatch
 from pykraft.log.os_fs import OsFs
 from pykraft.protocol.batch import BatchHeader
 from pykraft.rpc.fetched import read_batches
+from pykraft.security.settings import IN_THE_CLEAR, Security
 from pykraft.snapshot.download import Download
 from pykraft.snapshot.files import checkpoint_path, stem_of
 from pykraft.snapshot.head import SnapshotReader
@@ -303,7 +304,7 @@ class Observer(AbstractAsyncContextManager["Observer", None]):
     The first batch may begin before the requested offset, if that is within the batch.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - keyword-only, and each for itself
         self,
         bootstrap: Sequence[Endpoint],
         *,
@@ -313,6 +314,7 @@ class Observer(AbstractAsyncContextManager["Observer", None]):
         client_id: str = "pykraft-observer",
         patience: Patience = PATIENCE,
         limits: FetchLimits = FETCH_LIMITS,
+        security: Security = IN_THE_CLEAR,
         load_snapshot: LoadSnapshot | None = None,
     ) -> None:
         """``bootstrap`` has some nodes of the quorum; with ``cluster_id`` nodes of another cluster are refused.
@@ -320,7 +322,8 @@ class Observer(AbstractAsyncContextManager["Observer", None]):
         With ``load_snapshot`` the earliest start is the newest snapshot, if there is one, and any offset below the high
         watermark is allowed.
 
-        Errors: UsageError for a list that is empty or has no endpoints, and for a wrong start.
+        Errors: UsageError for a list that is empty or has no endpoints, and for a wrong start; ConfigError for
+        certificates that cannot be used.
         """
         if not topics:
             raise UsageError("the topics list is empty: give the topic of the quorum")
@@ -329,7 +332,7 @@ class Observer(AbstractAsyncContextManager["Observer", None]):
         self._start = start
         self._limits = limits
         self._leader = LeaderFetch(
-            bootstrap, topics=topics, cluster_id=cluster_id, client_id=client_id, patience=patience
+            bootstrap, topics=topics, cluster_id=cluster_id, client_id=client_id, patience=patience, security=security
         )
         self._load_snapshot = load_snapshot
         self._snapshots = SnapshotFetch(self._leader, patience, size_bytes_max=limits.size_bytes_max)

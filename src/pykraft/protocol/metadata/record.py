@@ -28,6 +28,7 @@ from pykraft.protocol.metadata.tables import KAFKA_VERSION, TABLES
 from pykraft.protocol.primitives import read_uvarint
 from pykraft.protocol.reader import Read, compile_reader
 from pykraft.protocol.schema import Body, Message, body_json, snake_case
+from pykraft.text.secrets import MASK, is_secret
 from pykraft.types import Buffer
 
 FRAME_VERSION: Final = 1
@@ -105,24 +106,14 @@ def _refusal(problem: str) -> ProtocolError:
     return ProtocolError(f"not a metadata record that can be read: {problem}", ErrorCode.INVALID_RECORD)
 
 
-MASK: Final = "***"
 _SECRET_FIELDS: Final = {"USER_SCRAM_CREDENTIAL_RECORD": ("salt", "stored_key", "server_key")}
-_SECRET_CONFIG: Final = re.compile(
-    r"password|secret|credential|jaas\.config|private\.key|assertion|keystore\.(key|certificate)|truststore\.certificate",
-    re.IGNORECASE,
-)
-"""Configurations of Kafka's type PASSWORD, and other names that say so."""
 _BARE: Final = re.compile(r"[^\s\"'=\[\],]+")
 
 
 def without_secrets(record: MetadataRecord) -> MetadataRecord:
     """The same record with each secret replaced by `MASK`."""
     names: tuple[str, ...] = _SECRET_FIELDS.get(record.type, ())
-    if (
-        record.type == "CONFIG_RECORD"
-        and record.body["value"] is not None
-        and _SECRET_CONFIG.search(record.body["name"])
-    ):
+    if record.type == "CONFIG_RECORD" and record.body["value"] is not None and is_secret(record.body["name"]):
         names = ("value",)
     return replace(record, body=record.body | dict.fromkeys(names, MASK)) if names else record
 

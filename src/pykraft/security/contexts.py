@@ -1,0 +1,171 @@
+"""The one place that makes `ssl.SSLContext`, from a `Security`, and makes it anew when its files have changed.
+
+Invariants: a context verifies the other end, unless ``ssl.client.auth`` or an empty
+``ssl.endpoint.identification.algorithm`` says otherwise; files that cannot be used leave the context as it was, until
+they can be.
+
+Source: Kafka's ``SslFactory`` (reconfiguration), ``DefaultSslEngineFactory``; KIP-1119 and KAFKA-20025 for both
+directions; RFC 8446, RFC 9325 (no renegotiation).
+"""
+
+import os
+import secrets
+import ssl
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from enum import Enum
+from math import inf
+from typing import Final
+
+from pykraft.errors import ConfigError
+from pykraft.security.settings import VERSIONS, Security
+from pykraft.security.stores import KeyStore, files_of, read_key_store, read_trust_store
+
+_TLS_1_3_CIPHERS: Final = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+
+
+class Side(Enum):
+    """Which end of a connection a context is for."""
+
+    SERVER = ssl.PROTOCOL_TLS_SERVER
+    CLIENT = ssl.PROTOCOL_TLS_CLIENT
+
+
+class TlsContext:
+    """The context of one listener or client; `current` is for new connections."""
+
+    def __init__(self, security: Security, side: Side) -> None:
+        """Read the stores. Errors: ConfigError that names the property; UsageError for a package that is missing."""
+        self._security = security
+        self._side = side
+        self._seen = self._files()
+        self.is_stale = False
+        """True while the files have changed, but cannot be used."""
+        self.expires_s = inf
+        """When the own certificate, or one that it depends on, expires: seconds since 1970."""
+        self.current, self.expires_s = _made(security, side)
+
+    def refresh(self) -> str | None:
+        """Take up changed files; returns what to report, if there is anything new. It may be called on any thread."""
+        seen = self._files()
+        if seen == self._seen:
+            return None
+        # A file that is being written is tried again; it is reported once for each state of the files.
+        self._seen = seen
+        try:
+            self.current, self.expires_s = _made(self._security, self._side)
+        except ConfigError as error:
+            self.is_stale = True
+            return f"changed certificates are not taken up, the former ones stay in use: {error}"
+        self.is_stale = False
+        return f"certificates were read again: {', '.join(map(str, files_of(self._security)))}"
+
+    def _files(self) -> list[tuple[int, int, int] | None]:
+        """What tells one state of the files from another."""
+        found: list[tuple[int, int, int] | None] = []
+        for path in files_of(self._security):
+            try:
+                stat = path.stat()
+            except OSError:
+                found.append(None)
+            else:
+                found.append((stat.st_mtime_ns, stat.st_size, stat.st_ino))
+        return found
+
+
+def _made(security: Security, side: Side) -> tuple[ssl.SSLContext, float]:
+    """A new context, and when its certificate expires. Errors: ConfigError."""
+    context = ssl.SSLContext(side.value)
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    # A trust store may have a node's own certificate instead of a CA's, as Java's may.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    versions = sorted(security.items("ssl.enabled.protocols")) or VERSIONS
+    context.minimum_version, context.maximum_version = _VERSIONS[versions[0]], _VERSIONS[versions[-1]]
+    _set_ciphers(context, security, versions)
+    keys = read_key_store(security, secrets.token_hex().encode())
+    if keys is not None:
+        _load(context, keys, security)
+    elif side is Side.SERVER:
+        raise ConfigError("ssl.keystore.location", "", "is required: a listener with TLS has a certificate")
+    _set_trust(context, security, side)
+    return context, inf if keys is None else keys.expires_s
+
+
+def _set_trust(context: ssl.SSLContext, security: Security, side: Side) -> None:
+    authentication = security.text("ssl.client.auth", "none").lower()
+    if side is Side.CLIENT:
+        context.check_hostname = bool(security.text("ssl.endpoint.identification.algorithm", "https"))
+    elif authentication == "none":
+        return
+    else:
+        context.verify_mode = ssl.CERT_REQUIRED if authentication == "required" else ssl.CERT_OPTIONAL
+    trusted = read_trust_store(security)
+    if trusted is not None:
+        try:
+            context.load_verify_locations(cadata=trusted)
+        except (ssl.SSLError, ValueError) as error:
+            is_file = security.text("ssl.truststore.location")
+            name = "ssl.truststore.location" if is_file else "ssl.truststore.certificates"
+            raise security.error(name, "it has no certificate, or a damaged one") from error
+    elif side is Side.CLIENT:
+        context.load_default_certs()
+    else:
+        # With the machine's own list, any certificate that anybody can buy would be accepted.
+        raise security.error("ssl.client.auth", "set ssl.truststore.location, too: it says whose certificates count")
+
+
+def _load(context: ssl.SSLContext, keys: KeyStore, security: Security) -> None:
+    """Give the key to the context, which takes it only from a file: it is encrypted there, and gone at once."""
+    try:
+        with _as_file(keys.certificates + keys.key) as path:
+            context.load_cert_chain(path, password=keys.password)
+    except ssl.SSLError as error:
+        raise security.error("ssl.keystore.location", f"its certificate cannot be used: {error.reason}") from error
+
+
+@contextmanager
+def _as_file(content: bytes) -> Iterator[str]:
+    """A path with this content within the block; on Linux in memory only, since a container may have no disk for it."""
+    if sys.platform == "linux":
+        descriptor = os.memfd_create("pykraft")
+        try:
+            with open(descriptor, "wb", closefd=False) as file:
+                file.write(content)
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+    else:
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(content)
+            file.flush()
+            yield file.name
+
+
+def _set_ciphers(context: ssl.SSLContext, security: Security, versions: list[str] | tuple[str, ...]) -> None:
+    """Allow only ``ssl.cipher.suites``, by the names that Java and OpenSSL have for them. Errors: ConfigError."""
+    name = "ssl.cipher.suites"
+    wanted = security.items(name)
+    if not wanted:
+        return
+    newer = [suite for suite in wanted if suite in _TLS_1_3_CIPHERS]
+    if "TLSv1.3" in versions and len(newer) < len(_TLS_1_3_CIPHERS):
+        always = ", ".join(_TLS_1_3_CIPHERS)
+        raise security.error(name, f"with TLSv1.3 Python always has {always}: name all, or set ssl.enabled.protocols")
+    older = [_openssl_name(suite) for suite in wanted if suite not in newer]
+    if "TLSv1.2" not in versions:
+        return
+    with suppress(ssl.SSLError):
+        context.set_ciphers(":".join(older))
+    known = {cipher["name"] for cipher in context.get_ciphers()}
+    unknown = [suite for suite in wanted if suite not in newer and _openssl_name(suite) not in known]
+    if unknown or not older:
+        raise security.error(name, f"{', '.join(unknown) or 'none of them'} is no cipher suite of TLSv1.2 here")
+
+
+def _openssl_name(suite: str) -> str:
+    """``TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`` is ECDHE-RSA-AES128-GCM-SHA256."""
+    name = suite.removeprefix("TLS_").replace("_WITH_", "_").replace("AES_", "AES").replace("_CBC_SHA", "_SHA")
+    return name.removesuffix("_SHA256").replace("_", "-") if "CHACHA20" in name else name.replace("_", "-")

@@ -1,0 +1,104 @@
+"""Properties of security: the listener's own before the plain ones, and nothing that is passed over."""
+
+import pytest
+
+from pykraft.errors import ConfigError
+from pykraft.security.settings import TLS_NAMES, Security, SecurityProtocol, protocol_of, refuse_unsupported
+from tests.tidy.repository import ROOT
+
+
+def test_listeners_own_property_counts_before_the_plain_one() -> None:
+    values = {
+        "ssl.client.auth": "none",
+        "listener.name.raft.ssl.client.auth": "required",
+        "ssl.endpoint.identification.algorithm": "https",
+        "listener.name.raft.ssl.endpoint.identification.algorithm": "",
+        "ssl.key.password": " blanks do not count ",
+    }
+    raft, other = (Security.of_listener(name, SecurityProtocol.SSL, values) for name in ("RAFT", "OTHER"))
+    name = "ssl.endpoint.identification.algorithm"
+    assert (raft.text("ssl.client.auth"), other.text("ssl.client.auth")) == ("required", "none")
+    assert (raft.text(name, "https"), other.text(name)) == ("", "https")
+    assert raft.text("ssl.key.password") == "blanks do not count"
+    assert raft.error("ssl.client.auth", "").key == "listener.name.raft.ssl.client.auth"
+
+
+def test_plaintext_listener_has_no_settings() -> None:
+    assert Security.of_listener("A", SecurityProtocol.PLAINTEXT, {"ssl.client.auth": "none"}) == Security()
+
+
+def test_client_has_kafkas_properties() -> None:
+    found = Security.of_client({"security.protocol": "ssl", "ssl.truststore.location": "/ca.pem", "client.id": "a"})
+    assert (found.protocol, found.text("ssl.truststore.location")) == (SecurityProtocol.SSL, "/ca.pem")
+    assert Security.of_client({}) == Security.of_client({"ssl.key.password": " "}) == Security()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("security.protocol", "SASL_SSL"),
+        ("security.protocol", "TLS"),
+        ("sasl.mechanism", "PLAIN"),
+        ("sasl.jaas.config", "secret"),
+        ("ssl.truststore.location", "/ca.pem"),
+    ],
+)
+def test_client_never_falls_back_to_the_clear(key: str, value: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Security.of_client({key: value})
+    assert caught.value.key == key
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("ssl.client.auth", "maybe"),
+        ("ssl.keystore.type", "BKS"),
+        ("ssl.enabled.protocols", "TLSv1.1,TLSv1.2"),
+        ("ssl.endpoint.identification.algorithm", "none"),
+    ],
+)
+def test_wrong_value_is_refused(key: str, value: str) -> None:
+    for prefix in ("", "listener.name.raft."):
+        with pytest.raises(ConfigError) as caught:
+            Security.of_listener("RAFT", SecurityProtocol.SSL, {prefix + key: value})
+        assert (caught.value.key, caught.value.value) == (prefix + key, value)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "ssl.engine.factory.class",
+        "ssl.principal.mapping.rules",
+        "listener.name.raft.ssl.provider",
+        "listener.name.nobody.ssl.client.auth",
+        "listener.name.raft.plain.sasl.jaas.config",
+        "listener.name.raft.sasl.enabled.mechanisms",
+        "connections.max.reauth.ms",
+        "authorizer.class.name",
+        "super.users",
+    ],
+)
+def test_what_cannot_be_honoured_is_refused_with_its_name(key: str) -> None:
+    refuse_unsupported({key: " "}, listeners=("RAFT",))
+    with pytest.raises(ConfigError) as caught:
+        refuse_unsupported({key: "x"}, listeners=("RAFT",))
+    assert caught.value.key == key
+
+
+def test_printed_settings_have_no_secret() -> None:
+    values = {"ssl.key.password": "s3cret", "ssl.keystore.key": "s3cret", "ssl.keystore.location": "/n.pem"}
+    text = repr(Security.of_listener("A", SecurityProtocol.SSL, values))
+    assert "s3cret" not in text
+    assert "ssl.keystore.location=/n.pem" in text
+
+
+def test_unknown_protocol_is_refused_with_all_that_there_are() -> None:
+    with pytest.raises(ConfigError, match="one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"):
+        protocol_of("listeners", "A:B", "B")
+
+
+def test_documentation_names_each_property() -> None:
+    page = (ROOT / "docs" / "security.md").read_text()
+    assert [name for name in TLS_NAMES if f"`{name}`" not in page] == []

@@ -1,0 +1,263 @@
+"""Listeners and dials with TLS over real sockets: who becomes a link, what a stalled or wrong handshake costs."""
+
+import asyncio
+import logging
+import math
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pykraft.errors import ConfigError
+from pykraft.protocol.api import frame
+from pykraft.security.authority import Authority
+from pykraft.security.contexts import Side
+from pykraft.security.principal import ANONYMOUS, Principal
+from pykraft.server import secured
+from pykraft.server.secured import NodeTls, warn_of_plaintext
+from pykraft.types import Endpoint, Listeners
+from tests.security.credentials import HOSTS, authority, context, properties, security, write
+from tests.server.station import LISTENER, TIMEOUT_S, Station, hang_up, on_station
+from tests.test_config import NODE
+
+
+def node_tls(folder: Path, **given: str) -> NodeTls:
+    values = properties(folder, **given)
+    return NodeTls(replace(NODE, controller_listener_names=(LISTENER,), security=((LISTENER, security(values)),)))
+
+
+@asynccontextmanager
+async def secured_station(folder: Path, **given: str) -> AsyncIterator[Station]:
+    async with on_station(tls=node_tls(folder, **given)) as station:
+        yield station
+
+
+async def test_nodes_talk_over_tls_and_know_each_other(tmp_path: Path) -> None:
+    async with secured_station(tmp_path) as station:
+        links, user = station.links, station.user
+        user.answer = lambda connection, message: (
+            links.send(connection, frame([b"x" * 300_000])) if message == b"ping" else None
+        )
+        dialed = links.dial(station.endpoint)
+        await user.wait_for(lambda: len(user.heard) == 2)
+        links.send(dialed, frame([b"ping"]))
+        await user.wait_for(lambda: user.frames == [b"ping", b"x" * 300_000])
+        principals = [link.principal for link in links._links.values()]
+        assert principals == [Principal("CN=node")] * 2
+        links.close(dialed)
+        await user.wait_for(lambda: len(user.heard) == 3)
+        assert (links.accepted_count, links.dialed_count, links.failed_handshakes) == (0, 0, 0)
+
+
+async def test_first_request_may_come_with_the_end_of_the_handshake(tmp_path: Path) -> None:
+    """A blocking client writes at once; its bytes arrive with its Finished, and none is lost."""
+    client = context(properties(tmp_path), Side.CLIENT).current
+
+    def ask(port: int) -> None:
+        plain = socket.create_connection((HOSTS[1], port), timeout=TIMEOUT_S)
+        with client.wrap_socket(plain, server_hostname="localhost") as wrapped:
+            wrapped.sendall(b"\0\0\0\4ping")
+            wrapped.recv(1)
+
+    async with secured_station(tmp_path) as station:
+        user = station.user
+        user.answer = lambda connection, message: station.links.send(connection, frame([message]))
+        for _ in range(5):
+            await asyncio.wait_for(asyncio.to_thread(ask, station.endpoint.port), TIMEOUT_S)
+        assert user.frames == [b"ping"] * 5
+
+
+async def test_client_in_the_clear_is_refused_before_the_node_hears_of_it(tmp_path: Path) -> None:
+    async with secured_station(tmp_path) as station:
+        for content in (b"\0\0\0\4ping", b"GET / HTTP/1.1\r\n\r\n"):
+            reader, writer = await station.client()
+            writer.write(content)
+            with suppress(ConnectionError):
+                await asyncio.wait_for(reader.read(), TIMEOUT_S)
+            await hang_up(writer)
+        await station.user.wait_for(lambda: len(station.user.reports) == 2)
+        assert (
+            station.user.reports == [f"a TLS handshake on {LISTENER} failed, with 127.0.0.1: it does not speak TLS"] * 2
+        )
+        assert station.user.heard == []
+        assert station.links.failed_handshakes == 2
+
+
+@pytest.mark.parametrize("shows", ["none", "foreign"])
+async def test_client_without_a_good_certificate_never_becomes_a_link(tmp_path: Path, shows: str) -> None:
+    values = properties(tmp_path)
+    if shows == "none":
+        values = {"ssl.truststore.location": values["ssl.truststore.location"]}
+    else:
+        values["ssl.keystore.location"] = write(tmp_path / "f.pem", Authority.create().issue("node", HOSTS))
+    client = context(values, Side.CLIENT).current
+
+    async def read_one_byte(port: int) -> None:
+        reader, writer = await asyncio.open_connection(HOSTS[1], port, ssl=client, server_hostname="localhost")
+        try:
+            await asyncio.wait_for(reader.readexactly(1), TIMEOUT_S)
+        finally:
+            writer.transport.abort()
+
+    async with secured_station(tmp_path) as station:
+        # A client of TLS 1.3 has finished its handshake before it is refused.
+        with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
+            await read_one_byte(station.endpoint.port)
+        await station.user.wait_for(lambda: len(station.user.reports) == 1)
+        assert station.user.heard == []
+
+
+async def test_dial_of_a_listener_in_the_clear_fails_and_sends_nothing(tmp_path: Path) -> None:
+    async with on_station() as plain, on_station(tls=node_tls(tmp_path)) as station:
+        station.links.dial(plain.endpoint)
+        await station.user.hears(("closed", 1))
+        assert plain.user.frames == []
+
+
+async def test_dial_of_a_host_that_the_certificate_does_not_name_fails_with_the_reason(tmp_path: Path) -> None:
+    other = properties(tmp_path / "other")
+    other["ssl.keystore.location"] = write(tmp_path / "o.pem", authority().issue("node", ["elsewhere"]))
+    tls = NodeTls(replace(NODE, controller_listener_names=(LISTENER,), security=((LISTENER, security(other)),)))
+    async with on_station(tls=tls) as station:
+        station.links.dial(station.endpoint)
+        await station.user.wait_for(lambda: len(station.user.reasons) == 1)
+        assert "its certificate is refused: " in station.user.reasons[0]
+        assert "mismatch" in station.user.reasons[0]
+
+
+async def test_stalled_handshakes_give_way_and_do_not_keep_others_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secured, "HANDSHAKES_MAX", 3)
+    async with secured_station(tmp_path) as station:
+        stalled = [await station.client() for _ in range(5)]
+        await station.user.wait_for(lambda: len(station.user.reports) == 2)
+        assert "3 others are under way, and this one is the oldest" in station.user.reports[0]
+        for reader, _ in stalled[:2]:
+            assert await asyncio.wait_for(reader.read(), TIMEOUT_S) == b""
+        station.links.dial(station.endpoint)
+        await station.user.wait_for(lambda: len(station.user.heard) == 2)
+        assert station.links.failed_handshakes == 3
+        for _, writer in stalled:
+            await hang_up(writer)
+
+
+async def test_handshake_has_a_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secured, "HANDSHAKE_S_MAX", 0.05)
+    async with secured_station(tmp_path) as station:
+        reader, writer = await station.client()
+        assert await asyncio.wait_for(reader.read(), TIMEOUT_S) == b""
+        await station.user.wait_for(lambda: len(station.user.reports) == 1)
+        assert "SSL handshake is taking longer than 0.05 seconds" in station.user.reports[0]
+        await hang_up(writer)
+
+
+async def test_end_of_the_links_ends_handshakes(tmp_path: Path) -> None:
+    async with secured_station(tmp_path) as station:
+        reader, writer = await station.client()
+        station.links.close_all()
+        assert await asyncio.wait_for(reader.read(), TIMEOUT_S) == b""
+        await hang_up(writer)
+
+
+async def test_listener_pauses_while_the_system_has_no_descriptors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Exhausted:
+        def __init__(self, real: socket.socket) -> None:
+            self.real = real
+            self.left = 1
+
+        def accept(self) -> tuple[socket.socket, object]:
+            if self.left:
+                self.left -= 1
+                raise OSError(24, "Too many open files")
+            return self.real.accept()
+
+        def fileno(self) -> int:
+            return self.real.fileno()
+
+        def close(self) -> None:
+            self.real.close()
+
+    monkeypatch.setattr(secured, "_PAUSE_S", 0.01)
+    async with secured_station(tmp_path) as station:
+        server = station.links._handshakes[0]
+        server._listening = Exhausted(server._listening)  # type: ignore[assignment]
+        station.links.dial(station.endpoint)
+        await station.user.wait_for(lambda: len(station.user.heard) == 2)
+
+
+async def test_new_connections_use_renewed_certificates_and_open_ones_stay(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tls = node_tls(tmp_path)
+    async with on_station(tls=tls) as station:
+        user, links = station.user, station.links
+        links.dial(station.endpoint)
+        await user.wait_for(lambda: len(user.heard) == 2)
+        write(tmp_path / "node.pem", authority().issue("renewed", HOSTS, days=9.5))
+        with caplog.at_level(logging.INFO, "pykraft"):
+            tls.refresh()
+        assert [record.levelname for record in caplog.records] == ["INFO", "INFO"]  # both directions
+        links.dial(station.endpoint)
+        await user.wait_for(lambda: len(user.heard) == 4)
+        principals = sorted(link.principal.name for link in links._links.values())
+        assert principals == ["CN=node", "CN=node", "CN=renewed", "CN=renewed"]
+        assert (links.accepted_count, links.dialed_count) == (2, 2)
+        told = tls.metrics(links.failed_handshakes)
+        assert 9 < told.pop("certificate-days-left") < 10
+        assert told == {"failed-handshakes-total": 0, "certificates-not-taken-up": 0}
+
+
+def test_broken_certificate_is_an_error_in_log_and_metrics(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    tls = node_tls(tmp_path)
+    write(tmp_path / "node.pem", b"")
+    tls.refresh()
+    assert {record.levelname for record in caplog.records} == {"ERROR"}
+    assert tls.metrics(0)["certificates-not-taken-up"] == 2
+
+
+async def test_files_are_looked_at_every_few_seconds_on_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tls, loop = node_tls(tmp_path), asyncio.get_running_loop()
+    write(tmp_path / "node.pem", authority().issue("renewed", HOSTS, days=1))
+    tls.refresh_if_due(loop)
+    assert tls._under_way is None
+    monkeypatch.setattr(secured, "REFRESH_S", 0)
+    tls.refresh_if_due(loop)
+    assert tls._under_way is not None
+    await asyncio.wait_for(tls._under_way, TIMEOUT_S)
+    assert tls.metrics(0)["certificate-days-left"] < 1
+
+
+def test_node_without_tls_has_none_of_it() -> None:
+    tls = NodeTls(NODE)
+    tls.refresh_if_due(None)  # type: ignore[arg-type]
+    assert (tls.for_dials, tls.for_listener(LISTENER)) == (None, None)
+    assert math.isnan(tls.metrics(0)["certificate-days-left"])
+
+
+def test_node_with_a_store_that_cannot_be_used_does_not_start(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"ssl\.keystore\.location"):
+        node_tls(tmp_path, ssl__keystore__location="/nowhere")
+
+
+def test_each_listener_in_the_clear_that_others_reach_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    hosts = {"A": "", "B": "localhost", "C": "127.0.0.9", "D": "example.org", "E": ""}
+    listeners = Listeners(tuple((name, Endpoint(host, 9_000)) for name, host in hosts.items()))
+    warn_of_plaintext(replace(NODE, listeners=listeners, security=(("E", security({})),)))
+    assert [record.getMessage().split()[1] for record in caplog.records] == ["A", "D"]
+    assert "example.org:9000 is PLAINTEXT" in caplog.text
+
+
+async def test_connection_in_the_clear_is_anonymous() -> None:
+    async with on_station() as station:
+        station.links.dial(station.endpoint)
+        await station.user.wait_for(lambda: len(station.user.heard) == 2)
+        assert {link.principal for link in station.links._links.values()} == {ANONYMOUS}
