@@ -1,5 +1,7 @@
 """The components of a node fit together."""
 
+from random import Random
+
 from pykraft import types
 from pykraft.core.log_view import LogView
 from pykraft.core.status import Status
@@ -22,6 +24,7 @@ def test_all_parts_begin_where_the_recovered_log_ends() -> None:
             snapshots=[types.OffsetAndEpoch(types.Offset(3), types.Epoch(1))],
         ),
         status=Status,
+        rng=Random(1),
     )
     assert (components.recent.start_offset, components.recent.end_offset) == (9, 9)
     assert components.delivery.high_watermark == 3
@@ -41,6 +44,7 @@ def test_who_leads_is_asked_at_the_time_of_the_question() -> None:
         snapshot_files=snapshot_files(),
         view=LogView(start_offset=types.Offset(0), end_offset=types.Offset(0)),
         status=lambda: statuses[-1],
+        rng=Random(1),
     )
     components.inbound.on_accepted(ConnectionId(1), LISTENER)
     request = encode_request(ApiKey.DESCRIBE_CLUSTER, 2, 9, None, {"endpoint_type": 2})

@@ -1,6 +1,7 @@
 """Each effect reaches its component; none is forgotten."""
 
 from dataclasses import replace
+from random import Random
 from typing import get_args
 
 import pytest
@@ -51,6 +52,7 @@ class Desk:
             snapshot_files=fakes.snapshot_files((3, 1)),
             view=LogView(start_offset=Offset(0), end_offset=Offset(5)),
             status=Status,
+            rng=Random(1),
         )
         self.components.inbound.on_accepted(ConnectionId(1), fakes.LISTENER)
 

@@ -8,6 +8,7 @@ Source: Kafka's ``KafkaRaftManager`` builds the same from a configuration.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from random import Random
 from typing import Protocol
 
 from pykraft.config import NodeConfig
@@ -96,9 +97,10 @@ def assemble(  # noqa: PLR0913 - what a node is made of
     status: Callable[[], Status],
     own_problem: Callable[[], str | None] = lambda: None,
     groups_from: Offset | None = None,
+    rng: Random,
 ) -> Components:
     """Build the components of a node whose recovered log is in ``view``; ``own_problem`` says why it cannot vote."""
-    inbox, held = Inbox(), HeldMessages()
+    inbox, held, context = Inbox(), HeldMessages(), RpcContext.of(config)
     recent = RecentBatches(end_offset=view.end_offset, size_bytes_max=config.log.recent_size_bytes_max)
     scrubbing = Scrubbing(ports, inbox, log, config.log)
     producers = Producers(batch_size_bytes_max=config.raft.batch_size_bytes_max)
@@ -107,10 +109,9 @@ def assemble(  # noqa: PLR0913 - what a node is made of
     delivery = Delivery(ports, log, recent, view.start_offset, scrubbing.suspect, snapshots.opening)
     groups = GroupLog(inbox, producers, delivery, status, config, first_offset=groups_from)
     creation = SnapshotCreation(ports, inbox, snapshot_files, log, recent, snapshots.troubles.writing, hold=groups.hold)
-    context = RpcContext.of(config)
     clients = None
     if config.client_listeners:
-        clients = ClientRequests(config, status, ports, inbox, producers, groups, reads=reads, view=view, log=log)
+        clients = ClientRequests(config, status, ports, inbox, producers, groups, rng, reads=reads, view=view, log=log)
     return Components(
         ports=ports,
         clients=clients,

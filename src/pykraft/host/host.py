@@ -156,6 +156,7 @@ class Host:
             status=lambda: self.status,
             own_problem=lambda: self._leaderless.own_problem,
             groups_from=opened.groups_from,
+            rng=rng,
         )
         self._stepping = Stepping(self._components)
         self._leaderless = LeaderlessReport(ports, opened.config, opened.key, self._components.peers)

@@ -6,6 +6,7 @@
 import struct
 from collections.abc import Sequence
 from dataclasses import replace
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -139,6 +140,7 @@ class Leader:
             reads=self.reads,
             view=self.view,
             log=Log(),
+            rng=Random(1),
         )
 
     def ask(self, key: ApiKey, version: int, body: Body, *, connection: int = 1) -> None:

@@ -9,6 +9,7 @@ from tests.sim.mutants import (  # noqa: F401 - each file adds its bugs to MUTAN
     connections,
     directories,
     election,
+    groups,
     host,
     membership,
     producers,

@@ -16,6 +16,7 @@ Source: Kafka's ``KafkaApis``, ``BrokerServer``, ``ProducerStateManager``, ``Uni
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
+from random import Random
 from typing import Any, Final
 
 from pykraft.config import NodeConfig
@@ -306,7 +307,7 @@ def _setting(name: str, value: str) -> Body:
 class ClientRequests:
     """All that a node does for clients."""
 
-    def __init__(  # noqa: PLR0913 - each is a neighbor of its own
+    def __init__(  # noqa: PLR0913, PLR0917 - each is a neighbor of its own
         self,
         config: NodeConfig,
         status: Callable[[], Status],
@@ -314,12 +315,13 @@ class ClientRequests:
         inbox: Inbox,
         producers: Producers,
         groups: GroupLog,
+        rng: Random,
         *,
         reads: FetchReads,
         view: LogView,
         log: ReadableLog,
     ) -> None:
-        """The recovered ``log`` shows what is known of producers."""
+        """The recovered ``log`` shows what is known of producers; ``rng`` makes the ids of members of groups."""
         self._endpoints = VoterEndpoints(ports, config)
         self._topics = topics = ClientTopics(config=config, status=status, endpoints=self._endpoints.known)
         self._states = states = ProducerStates(producers_max=config.client_producers_max)
@@ -328,7 +330,7 @@ class ClientRequests:
         self._fetches = ConsumerFetches(ports, reads, topics)
         recover(self, view, log)
         self._offsets = OffsetRequests(TimeSearches(reads, log), view, topics)
-        self._groups = GroupRequests(groups, topics, lambda: self.profile.strict(status()))
+        self._groups = GroupRequests(groups, topics, lambda: self.profile.strict(status()), rng)
         self._produce = ProduceRequests(
             ports=ports,
             inbox=inbox,

@@ -19,11 +19,11 @@ have sent.
 Source: Kafka's ``ClassicGroup`` and ``GroupMetadataManager``; KIP-134 (the first delay), KIP-345, KIP-394, KIP-559.
 """
 
-import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
+from random import Random
 from typing import Final
 
 from pykraft.config import NodeConfig
@@ -142,9 +142,11 @@ class Deadlines:
 class ClassicGroups:
     """All groups of the classic protocol that have members, on the leader."""
 
-    def __init__(self, log: GroupLog, config: NodeConfig) -> None:
+    def __init__(self, log: GroupLog, config: NodeConfig, rng: Random) -> None:
+        """``rng`` makes ids; they need not be secret, since whoever may join may ask for those of others."""
         self.groups: dict[str, ClassicGroup] = {}
         self._log = log
+        self._rng = rng
         self._config = config
         self._deadlines = Deadlines()
         self._members = 0
@@ -307,7 +309,7 @@ class ClassicGroups:
         is_full = len(group.members) + len(group.pending) >= self._config.group_members_max
         if is_full and member_id not in group.pending and static is None:
             return ErrorCode.GROUP_MAX_SIZE_REACHED, member_id
-        new_id = member_id or f"{instance_id or client_id}-{secrets.token_hex(16)}"
+        new_id = member_id or f"{instance_id or client_id}-{self._rng.getrandbits(128):032x}"
         if instance_id is None and not member_id and version >= KNOWN_ID_VERSION:
             group.pending[new_id] = self._log.now.mono_ms + body["session_timeout_ms"]
             self._members += 1

@@ -16,9 +16,9 @@ epoch (ADR 231). Bounds are those of classic groups.
 Source: KIP-848, KIP-1082; Kafka's ``ConsumerGroup``, ``CurrentAssignmentBuilder`` and ``GroupMetadataManager``.
 """
 
-import secrets
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from random import Random
 from typing import Final
 
 from pykraft.config import NodeConfig
@@ -99,9 +99,11 @@ class ConsumerGroup:
 class ConsumerGroups:
     """All groups of this protocol that have members, on the leader."""
 
-    def __init__(self, log: GroupLog, topics: ClientTopics) -> None:
+    def __init__(self, log: GroupLog, topics: ClientTopics, rng: Random) -> None:
+        """``rng`` makes ids, as in `ClassicGroups`."""
         self.groups: dict[str, ConsumerGroup] = {}
         self._log = log
+        self._rng = rng
         self._topics = topics
         self._config: NodeConfig = topics.config
         self._deadlines = Deadlines()
@@ -200,7 +202,7 @@ class ConsumerGroups:
         if group is None:
             kept = self._log.table.groups.get(group_id, group_table.NO_GROUP)
             group = ConsumerGroup(id=group_id, epoch=kept.generation)
-        member_id, instance_id = body["member_id"] or secrets.token_urlsafe(16), body["instance_id"]
+        member_id, instance_id = body["member_id"] or f"{self._rng.getrandbits(128):032x}", body["instance_id"]
         known, static = group.members.get(member_id), group.static(instance_id)
         if static is not None and static is not known:
             if static.epoch != LEAVES_FOR_A_WHILE:

@@ -15,6 +15,7 @@ Source: Kafka's ``GroupCoordinatorService``, ``OffsetMetadataManager`` and ``Off
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from random import Random
 from typing import Any, Final
 
 from pykraft.core.status import Status
@@ -55,13 +56,18 @@ OnGroupAnswer = Callable[[Body], None]
 class GroupRequests:
     """All groups of one node."""
 
-    def __init__(self, log: GroupLog, topics: ClientTopics, strict: Callable[[], StrictProfile | None]) -> None:
-        """``strict`` says why clients may not write records that Kafka's replicas cannot read; None: they may."""
+    def __init__(
+        self, log: GroupLog, topics: ClientTopics, strict: Callable[[], StrictProfile | None], rng: Random
+    ) -> None:
+        """``strict`` says why clients may not write records that Kafka's replicas cannot read; None: they may.
+
+        ``rng`` makes the ids of members.
+        """
         self._log = log
         self._topics = topics
         self._strict = strict
-        self._members = ClassicGroups(log, topics.config)
-        self._consumers = ConsumerGroups(log, topics)
+        self._members = ClassicGroups(log, topics.config, rng)
+        self._consumers = ConsumerGroups(log, topics, rng)
         self._check_ms: int | None = None
         self._led_epoch: int | None = None
 
@@ -102,7 +108,7 @@ class GroupRequests:
                 else:
                     self._members.sync(body, answer)
             case ApiKey.HEARTBEAT:
-                answer({"error_code": self._problem or self._members.heartbeat(body)})
+                answer({"error_code": self._heartbeat(body)})
             case ApiKey.LEAVE_GROUP:
                 answer(self._leave(body, version))
             case _:
@@ -114,6 +120,13 @@ class GroupRequests:
                     answer({"error_code": code, "member_epoch": body["member_epoch"]})
                 else:
                     self._consumers.heartbeat(body, version, client_id, answer)
+
+    def _heartbeat(self, body: Body) -> ErrorCode:
+        """Kafka's coordinators, too, say that all is well while they load, and clients know no such error here."""
+        code = self._problem
+        if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return ErrorCode.NONE
+        return code or self._members.heartbeat(body)
 
     def after_step(self, status: Status) -> None:
         """After a step: the members of a leader are not those of the next, even if it is this node."""

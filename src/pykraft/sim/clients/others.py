@@ -1,4 +1,4 @@
-"""The clients of a world besides its workload: a visitor, and idempotent producers.
+"""The clients of a world besides its workload: a visitor, idempotent producers, and members of consumer groups.
 
 Each has a random generator of its own, so a world without them is the same as before they existed.
 
@@ -8,9 +8,8 @@ world changes. Oracles check the answers.
 
 A producer finds the leader, gets an id, and sends numbered batches, up to five before the first answer. What was not
 answered is sent again, in order and with the same numbers, on the same connection or on the next one; old copies may
-still arrive. No fault cuts its links, but connections break with the node at the other end, and the producer itself
-gives some up. A batch whose outcome it cannot find out stays unknown, and is never sent under another number: that is
-what keeps its records from being doubled. Invariant: it never goes back to a leader of an older epoch.
+still arrive. The producer itself gives up some connections. A batch whose outcome it cannot find out stays unknown, and
+is never sent under another number: that is what keeps its records from being doubled.
 
 Source: KIP-595 §DescribeQuorum, KIP-919 (DescribeCluster), KIP-853 §AddRaftVoter; ADR 118; KIP-98, KIP-360; Kafka's
 ``Sender`` and ``TransactionManager``; `pykraft.protocol.batch` has the layout of a batch.
@@ -19,6 +18,7 @@ Source: KIP-595 §DescribeQuorum, KIP-919 (DescribeCluster), KIP-853 §AddRaftVo
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Final, Protocol, TypeAlias
 
@@ -28,18 +28,19 @@ from pykraft.host.describe_cluster import CONTROLLERS
 from pykraft.host.inbound import BROKERS
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol import api
-from pykraft.protocol.api import decode_response, encode_request
-from pykraft.protocol.api import frame as framed
+from pykraft.protocol.api import decode_response
 from pykraft.protocol.batch import number_batch
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import encode_batch
 from pykraft.protocol.schema import Body
 from pykraft.rpc import codec
+from pykraft.sim.clients.leader_station import LeaderStation
+from pykraft.sim.clients.members import SimulatedGroupMember
 from pykraft.sim.facts import history
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.watch import Watch
 from pykraft.sim.machine.node import SimulatedNode
-from pykraft.sim.scenario.settings import LISTENER, listeners_of, rpc_context
+from pykraft.sim.scenario.settings import listeners_of, rpc_context
 from pykraft.types import NO_LISTENERS, ZERO_UUID, Buffer, Epoch, NodeId, Offset, ReplicaKey, Uuid
 
 
@@ -63,7 +64,6 @@ ALL_ACKS: Final = -1
 REQUEST_TIMEOUT_US: Final = 400_000
 DELIVERY_TIMEOUT_US: Final = 2_500_000
 BACKOFF_US_MAX: Final = 60_000
-_VERSIONS: Final = {ApiKey.METADATA: 9, ApiKey.INIT_PRODUCER_ID: 4, ApiKey.PRODUCE: 9}
 _UNCERTAIN: Final = (ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH)
 """Nobody can tell the producer any more which of its batches are in the log."""
 
@@ -78,35 +78,18 @@ class _Batch:
     is_open: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
-    api_key: ApiKey
-    number: int
-    asked_us: int
-    batch: _Batch | None = None
-
-
-class SimulatedProducer:
-    """A station of the network that is not a node; number ``index`` of its world."""
+class SimulatedProducer(LeaderStation):
+    """Number ``index`` of its world."""
 
     def __init__(self, facts: Facts, watch: Watch, rng: Random, index: int) -> None:
-        self.node_id = self.port = FIRST_STATION_ID + index
+        super().__init__(facts, watch, rng, FIRST_STATION_ID + index, "producer")
         self.acknowledged_us = -1
         """When the newest batch was acknowledged; -1 before."""
-        self._facts = facts
-        self._watch = watch
-        self._rng = rng
         self._settings = facts.scenario.producers
         config = next(iter(facts.nodes.values())).config
         # Leaders with small buffers refuse larger batches.
         fits = (config.raft.batch_size_bytes_max - OVERHEAD_BYTES_MAX) // self._settings.values_max - OVERHEAD_BYTES_MAX
         self._value_size_bytes_max = min(rng.choice(self._settings.value_size_bytes_max), fits)
-        self._topic = config.topic_name
-        self._connection: ConnectionId | None = None
-        self._target_id = 0
-        self._asked: deque[_Asked] = deque()
-        self._requests = 0
-        self._leader_epoch = -1
         self._is_ready = False
         """True when the connection's node has said that it leads, and the producer has an id."""
         self._is_behind = False
@@ -121,35 +104,6 @@ class SimulatedProducer:
     def begin(self) -> None:
         self._facts.network.attach(self)
         self._later(self._settings.period_us)
-
-    def accepted(self, connection: ConnectionId) -> None:
-        """Never called: nobody dials a producer."""
-        raise AssertionError(f"somebody dials a producer: {connection}")
-
-    def connected(self, connection: ConnectionId) -> None:
-        if connection == self._connection:
-            body = {"topics": [{"name": self._topic}], "include_topic_authorized_operations": False}
-            self._ask(ApiKey.METADATA, body)
-
-    def closed(self, connection: ConnectionId, *, is_refused: bool = False) -> None:
-        """The connection broke: nothing that was asked on it will be answered."""
-        del is_refused
-        if connection == self._connection:
-            self._lose()
-
-    def received(self, connection: ConnectionId, frame: bytes) -> None:
-        if connection != self._connection:
-            return
-        self._watch.trace.absorb(frame)
-        asked = self._asked.popleft()
-        number, body = decode_response(asked.api_key, _VERSIONS[asked.api_key], frame)
-        assert number == asked.number, "answers come in the order of the requests"
-        if asked.batch is not None:
-            self._batch_answered(asked.batch, body)
-        elif asked.api_key == ApiKey.METADATA:
-            self._leader_told(body)
-        else:
-            self._id_issued(body)
 
     def _turn(self) -> None:
         self._later(self._rng.randint(self._settings.period_us // 2, self._settings.period_us * 2))
@@ -209,30 +163,20 @@ class SimulatedProducer:
         part = {"index": 0, "records": batch.data}
         topics = [{"name": self._topic, "partition_data": [part]}]
         body = {"acks": ALL_ACKS, "timeout_ms": REQUEST_TIMEOUT_US // 1_000, "topic_data": topics}
-        self._ask(ApiKey.PRODUCE, body, batch)
+        self._ask(ApiKey.PRODUCE, body, partial(self._batch_answered, batch))
 
     def _send_again(self) -> None:
         self._is_behind = False
         for batch in self._in_flight:
             self._send(batch)
 
-    def _leader_told(self, body: Body) -> None:
-        """Go on if this node leads, and no later epoch is known; otherwise ask another node."""
-        [topic] = body["topics"]
-        [part] = topic["partitions"]
-        leader_id, epoch = part["leader_id"], part["leader_epoch"]
-        if leader_id == self._target_id and epoch >= self._leader_epoch:
-            self._leader_epoch = epoch
-            if self._producer_id < 0:
-                self._ask(ApiKey.INIT_PRODUCER_ID, {"transactional_id": None, "transaction_timeout_ms": 60_000})
-            else:
-                self._is_ready = True
-                self._send_again()
-            return
-        self._hang_up()
-        if leader_id in self._facts.nodes and epoch >= self._leader_epoch:
-            self._target_id = leader_id
-            self._dial(is_known=True)
+    def _found_leader(self) -> None:
+        if self._producer_id < 0:
+            body = {"transactional_id": None, "transaction_timeout_ms": 60_000}
+            self._ask(ApiKey.INIT_PRODUCER_ID, body, self._id_issued)
+        else:
+            self._is_ready = True
+            self._send_again()
 
     def _id_issued(self, body: Body) -> None:
         if body["error_code"] != ErrorCode.NONE:
@@ -308,44 +252,13 @@ class SimulatedProducer:
         operation.answered_us = self._facts.clock.now_us
         self._watch.decided(operation)
 
-    def _dial(self, *, is_known: bool = False) -> None:
-        if not is_known:
-            self._target_id = self._rng.choice([*self._facts.nodes])
-        endpoint = self._facts.nodes[self._target_id].config.advertised_listeners.get(LISTENER)
-        assert endpoint is not None
-        self._connection = self._facts.network.dial(self, endpoint)
-        # A dial may never be answered; the time of this request ends it.
-        self._requests += 1
-        self._asked.append(_Asked(api_key=ApiKey.METADATA, number=self._requests, asked_us=self._facts.clock.now_us))
-
-    def _hang_up(self) -> None:
-        if self._connection is not None:
-            self._facts.network.close(self._connection)
-            self._lose()
-
     def _lose(self) -> None:
-        self._connection = None
-        self._asked.clear()
+        super()._lose()
         self._is_ready = self._is_behind = False
-
-    def _ask(self, api_key: ApiKey, body: Body, batch: _Batch | None = None) -> None:
-        assert self._connection is not None
-        if api_key == ApiKey.METADATA:
-            # `_dial` has noted it.
-            number = self._asked[0].number
-        else:
-            self._requests += 1
-            number = self._requests
-            self._asked.append(_Asked(api_key=api_key, number=number, asked_us=self._facts.clock.now_us, batch=batch))
-        request = encode_request(api_key, _VERSIONS[api_key], number, "producer", body)
-        self._facts.network.send(self._connection, framed(request))
 
     def _next_value(self) -> bytes:
         self._next_number += 1
         return history.value_of(self._next_number, history.WRITE, self._rng.randrange(self._value_size_bytes_max))
-
-    def _later(self, delay_us: int) -> None:
-        self._facts.clock.after(delay_us, self._turn)
 
     def _after(self, act: Callable[[], None]) -> None:
         self._facts.clock.after(self._rng.randrange(BACKOFF_US_MAX), act)
@@ -486,23 +399,32 @@ class Visitor:
 
 
 class OtherClients:
-    """The visitor and the producers of one world."""
+    """The visitor, the producers and the members of groups of one world."""
 
-    def __init__(self, facts: Facts, watch: Watch, dice: Callable[[str], Random], *, producer_count: int) -> None:
+    def __init__(
+        self, facts: Facts, watch: Watch, dice: Callable[[str], Random], *, producer_count: int, group_count: int
+    ) -> None:
         """``dice`` returns the random generator of the named part of the world."""
         self.visitor = Visitor(facts, watch, dice("visitor"))
         self.producers = [
             SimulatedProducer(facts, watch, dice(f"producer {index}"), index) for index in range(producer_count)
+        ]
+        members = dice("members of groups").choice(facts.scenario.groups.members)
+        self.members = [
+            SimulatedGroupMember(facts, watch, dice(f"member {index}"), index, index % group_count)
+            for index in range(group_count * members)
         ]
         self._faults_us = facts.scenario.course.faults_us
 
     def begin(self) -> None:
         """Schedule what they do first."""
         self.visitor.begin()
-        for producer in self.producers:
-            producer.begin()
+        for client in (*self.producers, *self.members):
+            client.begin()
 
     @property
     def are_served(self) -> bool:
-        """True when each producer has got an acknowledgment since the faults ended."""
-        return all(each.acknowledged_us > self._faults_us for each in self.producers)
+        """True when each producer and each group has got an acknowledgment since the faults ended."""
+        groups = {each.group_id for each in self.members}
+        served = {each.group_id for each in self.members if each.committed_us > self._faults_us}
+        return groups == served and all(each.acknowledged_us > self._faults_us for each in self.producers)

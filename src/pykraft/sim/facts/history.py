@@ -201,6 +201,36 @@ class Visit:
         return self.answer is None and not self.is_refused and self.process.is_running
 
 
+class Ownership(NamedTuple):
+    """The member of a group that was told that the partition is its own."""
+
+    group_id: str
+    member: str
+    generation: int
+    """Or the epoch of the member, in the protocol of KIP-848."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class GroupRead:
+    """A member's question for the committed offset; ``offset`` is None until the answer comes."""
+
+    group_id: str
+    generation: int
+    offset: int | None = None
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class GroupCommit:
+    """An offset that a member commits; ``error`` is None until the answer comes, which may be never."""
+
+    group_id: str
+    member: str
+    generation: int
+    offset: int
+    asked_us: int
+    error: ErrorCode | None = None
+
+
 REGISTERS = 4
 """Few, so that concurrent calls often meet at one register."""
 NUMBER_DIGITS = 12

@@ -9,6 +9,7 @@ from pykraft.sim.invariants import (
     campaigns,
     clients,
     disks,
+    groups,
     leaders,
     listeners,
     liveness,
@@ -20,7 +21,7 @@ from pykraft.sim.invariants import (
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.invariants.violation import ViolationError
 
-_SUBJECTS = (votes, leaders, campaigns, membership, log, snapshots, disks, clients, listeners, liveness)
+_SUBJECTS = (votes, leaders, campaigns, membership, log, snapshots, disks, clients, groups, listeners, liveness)
 _KINDS = [(module, kind) for module in _SUBJECTS for kind in vars(module).values() if isinstance(kind, type)]
 _FOUND = [kind for module, kind in _KINDS if issubclass(kind, Invariant) and kind.__module__ == module.__name__]
 ALL: tuple[type[Invariant], ...] = tuple(kind for kind in _FOUND if not kind.__subclasses__())

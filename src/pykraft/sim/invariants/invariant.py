@@ -23,7 +23,7 @@ from pykraft.errors import StorageError
 from pykraft.host.delivery import CommittedBatch
 from pykraft.log.lane import Job
 from pykraft.sim.facts.facts import Facts
-from pykraft.sim.facts.history import IssuedId, Operation, ProducerAnswer, Visit
+from pykraft.sim.facts.history import GroupCommit, GroupRead, IssuedId, Operation, Ownership, ProducerAnswer, Visit
 from pykraft.sim.facts.members import VoterRecord, VoterRequest
 from pykraft.sim.facts.platter import DurableElection
 from pykraft.sim.invariants.violation import ViolationError
@@ -305,6 +305,15 @@ class Invariant:
 
     def id_issued(self, issued: IssuedId) -> None:
         """A producer got an id."""
+
+    def group_owned(self, owned: Ownership) -> None:
+        """A member of a group is told that the partition is its own."""
+
+    def group_read(self, read: GroupRead) -> None:
+        """A member of a group asks for the committed offset, or got it."""
+
+    def group_committed(self, commit: GroupCommit) -> None:
+        """A member of a group commits an offset, or got the answer."""
 
     def asked(self, asked: VoterRequest) -> None:
         """An operator's request to change the voters is on its way to the leader."""

@@ -34,6 +34,7 @@ from pykraft.sim.scenario.scenario import DEFAULT, Scenario
 from pykraft.sim.scenario.settings import (
     node_configs,
     size_limits,
+    with_groups,
     with_memory,
     with_producers,
     with_small_segments,
@@ -98,6 +99,7 @@ class World:
         prepares = preparing.random() < scenario.work.prepared_probability
         self._producer_dice = self._dice(seed, "producers")
         self._producer_count = self._producer_dice.choice(scenario.producers.count)
+        self._group_count = self._dice(seed, "groups").choice(scenario.groups.count)
         self._surroundings = Surroundings(
             clock=self.clock,
             network=self.network,
@@ -126,7 +128,11 @@ class World:
             self.users = SimulatedWorkload(self.facts, self.watch, work_dice, prepared, dice)
         self.faults = Faults(self, self._dice(seed, "faults"), self._dice(seed, "strangers"), dice)
         self.others = OtherClients(
-            self.facts, self.watch, partial(self._dice, seed), producer_count=self._producer_count
+            self.facts,
+            self.watch,
+            partial(self._dice, seed),
+            producer_count=self._producer_count,
+            group_count=self._group_count,
         )
         self._subscribe()
         self.bystanders: dict[int, Bystander] = {}
@@ -213,6 +219,8 @@ class World:
             configs = without_operators(configs)
         if self._producer_count:
             configs = with_producers(configs, scenario.producers, self._producer_dice)
+        if self._group_count:
+            configs = with_groups(configs, scenario.groups, self._dice(seed, "group settings"))
         return with_memory(configs, self._dice(seed, "memory").choice(scenario.quorum.recent_size_bytes_max))
 
     def run(self, *, until_us: int | None = None) -> Outcome:

@@ -22,6 +22,9 @@ from pykraft.text.words import did_you_mean
 FILE_SIZE_BYTES_MAX: Final = 64 * 1024
 VOTERS_MAX: Final = 9
 PRODUCERS_MAX: Final = 8
+GROUPS_MAX: Final = 5
+MEMBERS_MAX: Final = 5
+"""Of each group."""
 _SUFFIX: Final = ".toml"
 _FAULTS: Final = "faults"
 
@@ -182,6 +185,8 @@ _MOST: Final[Mapping[str, float]] = {
     "work.values_max": 1_000,
     "work.value_size_bytes_max": 100_000,
     "producers.count": PRODUCERS_MAX,
+    "groups.count": GROUPS_MAX,
+    "groups.members": MEMBERS_MAX,
     "producers.values_max": 1_000,
     "producers.value_size_bytes_max": 100_000,
 }
@@ -212,6 +217,11 @@ _LEAST: Final[Mapping[str, int]] = {
             "producers.values_max",
             "producers.value_size_bytes_max",
             "producers.sleep_us_max",
+            "groups.members",
+            "groups.session_ms",
+            "groups.rebalance_ms",
+            "groups.period_us",
+            "groups.pause_us_max",
             "pace.period_us_min",
             "pace.operations_max",
             "pace.storm_restarts_max",

@@ -290,6 +290,37 @@ class ProducerSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """Consumer groups and their members, which read and commit through Kafka's own requests; the default has none."""
+
+    count: tuple[int, ...] = (0,)
+    """How many groups a world has."""
+    members: tuple[int, ...] = (1, 2, 3)
+    """How many members each group of a world has, unless they are gone."""
+    classic_probability: float = 0.5
+    """Probability that the members of a group use the classic protocol; others use that of KIP-848."""
+    static_probability: float = 0.3
+    """Probability that a member is a static one."""
+    initial_delay_ms: tuple[int, ...] = (0, 100)
+    session_ms: int = 400
+    rebalance_ms: int = 200
+    """How long a rebalance waits for a member; shorter than a session, so that a static one may miss it."""
+    period_us: int = 20_000
+    """Typical time between two requests of a member: at least half of it, at most twice as much."""
+    impatience: float = 0.04
+    """Probability per turn that a member gives up its connection although a request is unanswered."""
+    crash_probability: float = 0.01
+    """Probability per turn that a member ends without a word, and another one takes its place."""
+    leave_probability: float = 0.01
+    """Probability per turn that a member leaves, and another one takes its place."""
+    unsubscribe_probability: float = 0.05
+    """Probability per heartbeat of KIP-848 that a member gives the topic up, or subscribes to it again."""
+    pause_probability: float = 0.02
+    """Probability per turn that a member stops, perhaps for longer than its session, and goes on."""
+    pause_us_max: int = 1_200_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotSettings:
     """When applications take snapshots, and how long nodes keep them; the default takes none."""
 
@@ -369,6 +400,7 @@ class Scenario:
     work: Work = Work()
     snapshots: SnapshotSettings = SnapshotSettings()
     producers: ProducerSettings = ProducerSettings()
+    groups: GroupSettings = GroupSettings()
     pace: Pace = Pace()
     faults: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_FAULTS))
 

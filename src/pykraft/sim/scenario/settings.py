@@ -14,7 +14,7 @@ from typing import Final
 
 from pykraft.config import LogSettings, NodeConfig, RaftConfig
 from pykraft.rpc.context import RpcContext
-from pykraft.sim.scenario.scenario import ProducerSettings, QuorumSettings, SnapshotSettings
+from pykraft.sim.scenario.scenario import GroupSettings, ProducerSettings, QuorumSettings, SnapshotSettings
 from pykraft.types import Endpoint, Listeners, NodeId, ReplicaKey, Uuid, Voter, VoterSet
 
 LISTENER = "CONTROLLER"
@@ -126,6 +126,21 @@ def with_producers(configs: Sequence[NodeConfig], producers: ProducerSettings, r
             client_listeners=(LISTENER,),
             client_producers_max=remembered_max,
             raft=replace(config.raft, accumulated_batches_max=batches_max),
+        )
+        for config in configs
+    ]
+
+
+def with_groups(configs: Sequence[NodeConfig], groups: GroupSettings, rng: Random) -> list[NodeConfig]:
+    """These configurations with the quorum's listener open for Kafka's clients, and with short sessions."""
+    initial_delay_ms = rng.choice(groups.initial_delay_ms)
+    return [
+        replace(
+            config,
+            client_listeners=(LISTENER,),
+            group_session_timeout_ms_min=1,
+            group_initial_delay_ms=initial_delay_ms,
+            group_consumer_session_timeout_ms=groups.session_ms,
         )
         for config in configs
     ]
