@@ -71,6 +71,7 @@ class _PageRun:
         self._terminal = terminal
         self._say = say
         self._printed: str | None = None
+        self._cells = ""
 
     def block(self, block: Block) -> None:
         if block.language == "sh":
@@ -116,6 +117,12 @@ class _PageRun:
         (ROOT / name).parent.mkdir(parents=True, exist_ok=True)
         (ROOT / name).write_text(block.text)
         if not block.file_name:
+            if self._rows.of(block.page).is_notebook:
+                self._cells += block.text
+                programs = [each for each in blocks(block.page) if each.language == "python" and not each.file_name]
+                if block != programs[-1]:
+                    return
+                (ROOT / name).write_text(self._cells)
             command = f"python {name}"
             repeated = self._rows.is_repeated(block.page, command)
             self._printed = self.command(block.place, command, repeated=repeated)

@@ -76,7 +76,10 @@ class Eventually:
 
 @dataclass(frozen=True)
 class Page:
-    """How a page is run: the stage of CI, what a reader has done before, and where each command ends the one before."""
+    """How a page is run: the stage of CI, what a reader has done before, and where each command ends the one before.
+
+    The programs of a notebook run as one, where the last of them stands.
+    """
 
     path: str
     stage: str = "processes"
@@ -84,6 +87,7 @@ class Page:
     given_why: str = ""
     alternatives: tuple[str, ...] = ()
     timeout_s: float = 300.0
+    is_notebook: bool = False
 
 
 @dataclass(frozen=True)

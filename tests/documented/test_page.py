@@ -63,6 +63,25 @@ the sum is 77 after 3 s
     assert "the sum is 2 after" in run(tmp_path, monkeypatch, text)
 
 
+def test_programs_of_a_notebook_run_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = Page("page.md", is_notebook=True)
+    text = """
+'''python
+a = 1
+'''
+'''sh
+touch made
+'''
+'''python
+print(a + 1, open("made").read())
+'''
+'''text
+2
+'''
+"""
+    assert run(tmp_path, monkeypatch, text, Table(by_path={"page.md": page})).count("$ python") == 1
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

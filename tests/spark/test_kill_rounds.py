@@ -12,8 +12,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
 def test_two_rounds(tmp_path: Path) -> None:
     """The second and the third; the first, of a task and the driver's Python, is the cluster's."""
-    assert run(tmp_path, first=1, rounds=2, throughput=100, seed=3) == []
+    assert run(tmp_path, first=1, rounds=2, throughput=20, seed=3) == []
 
 
 def test_a_round_over_directories_that_come_and_move_and_are_restored(tmp_path: Path) -> None:
-    assert directory_rounds.run(tmp_path, rounds=1, throughput=100, seed=3) == []
+    assert directory_rounds.run(tmp_path, rounds=1, throughput=20, seed=3) == []

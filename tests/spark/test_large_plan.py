@@ -61,7 +61,7 @@ def test_a_split_of_a_very_large_log_is_a_segment(tmp_path: Path, monkeypatch: p
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_round_over_a_directory_that_moves_and_is_restored(tmp_path: Path) -> None:
-    assert run(tmp_path, rounds=1, throughput=100, seed=2, has_directories=True) == []
+    assert run(tmp_path, rounds=1, throughput=20, seed=2, has_directories=True) == []
 
 
 @pytest.mark.parametrize(
