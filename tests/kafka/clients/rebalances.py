@@ -52,7 +52,7 @@ SESSION_MS: Final = 3_000
 RATE: Final = 40.0
 MORE: Final = 20
 """So many records more are committed after each fault."""
-PHASE_TIMEOUT_S: Final = 120.0
+PHASE_TIMEOUT_S: Final = 60.0
 PROPERTIES: Final = {
     **QUICK,
     "pykraft.client.listeners": "PLAINTEXT",
@@ -117,22 +117,19 @@ class Group:
             self.problems.append(f"the committed offset of {self.id} falls from {self.committed} to {offset}")
         self.committed = max(self.committed, offset)
 
-    def expect_another(self) -> None:
-        """The active member is gone: the next one is another, and begins at what is committed by now or later."""
-        self._floor = self.committed
-
     @property
     def has_followed(self) -> bool:
         return self._floor is None
 
     def stop_active(self) -> Output:
-        """It gets a SIGSTOP."""
-        self.stopped = 1
+        """It gets a SIGSTOP; the next one is another, and begins at what is committed by now or later."""
+        self.stopped, self._floor = 1, self.committed
         self.active.child.pause()
         return self.active
 
     def kill_active(self) -> None:
-        killed = self.active
+        """It gets a SIGKILL; otherwise as above."""
+        self._floor, killed = self.committed, self.active
         killed.child.kill()
         self.processed |= dict(killed.read())
         self.members.remove(killed)
@@ -189,10 +186,6 @@ class Life:
                 group.problems.append(f"{group.id} has not processed {lost[:3]} and {len(lost) - len(lost[:3])} more")
 
     def _another_follows(self, what: str) -> None:
-        """The fault has just happened."""
-        self._observe()
-        for group in self.groups:
-            group.expect_another()
         self._wait(lambda: self._observe() and all(group.has_followed for group in self.groups), what)
         self._goes_on(what)
 

@@ -16,7 +16,7 @@ class Member:
     """What a member prints, in turns."""
 
     def __init__(self, name: str, path: Path) -> None:
-        self.child = SimpleNamespace(name=name, status=None, log_path=path, kill=lambda: None)
+        self.child = SimpleNamespace(name=name, status=None, log_path=path, kill=lambda: None, pause=lambda: None)
         self.printed: list[Place] = []
 
     def read(self) -> list[Place]:
@@ -41,7 +41,7 @@ def a_group(tmp_path: Path) -> tuple[Group, Member, Member]:
 @pytest.mark.parametrize(("first", "problems"), [(3, []), (2, ["second begins at 2, 3 was committed"])])
 def test_who_follows_begins_behind_what_was_committed(first: int, problems: list[str], tmp_path: Path) -> None:
     group, before, after = a_group(tmp_path)
-    group.expect_another()
+    group.stop_active()
     # What it had read before it was stopped it may still print.
     before.printed = [(1, "0.0")]
     group.read()
