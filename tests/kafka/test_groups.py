@@ -87,6 +87,7 @@ def test_kafkas_tools_for_groups(children: Children, tmp_path: Path) -> None:
     assert "does not support the share group protocol" in done.stdout + done.stderr
 
 
+@pytest.mark.timeout(300)
 def test_members_are_killed_and_stopped_and_the_leader_dies() -> None:
     """One client of each family; ``python -m tests.kafka.clients.rebalances --all`` has all."""
     assert play(FEW, print) == []
