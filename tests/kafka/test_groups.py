@@ -11,6 +11,7 @@ import pytest
 from lab.nodes.cluster import Cluster
 from pykraft.local.child import Children
 from pykraft.local.voters import HOST, SOURCES
+from tests.kafka.clients.rebalances import FEW, play
 from tests.kafka.test_kafka_clients import TIMEOUT_S, TOOLS, TOPIC, environment, run
 
 pytestmark = pytest.mark.kafka
@@ -88,3 +89,9 @@ def test_kafkas_tools_for_groups(children: Children, tmp_path: Path) -> None:
         check=False,
     )
     assert "does not support the share group protocol" in done.stdout + done.stderr
+
+
+@pytest.mark.timeout(300)
+def test_members_are_killed_and_stopped_and_the_leader_dies() -> None:
+    """One client of each family; ``python -m tests.kafka.clients.rebalances --all`` has all."""
+    assert play(FEW, print) == []

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
-from tests.kafka.clients.program import UNKNOWN_TOPIC, Acknowledge, Read, Sent, Target, main
+from tests.kafka.clients.program import UNKNOWN_TOPIC, Acknowledge, Membership, Read, Sent, Target, main
 
 SLICE: Final = 50
 """Records that are taken from the paced iterator at a time: it blocks, so it runs in a thread."""
@@ -67,6 +68,32 @@ class Aio:
                     count -= 1
                     yield Read(offset=record.offset, key=record.key, value=record.value, headers=list(record.headers))
             runner.run(consumer.stop())
+
+    def subscribe(self, target: Target, membership: Membership) -> Iterator[list[Read]]:
+        """See `ClientProgram`."""
+        with asyncio.Runner() as runner:
+            consumer = runner.run(self._member(target, membership))
+            while True:
+                found = runner.run(consumer.getmany(timeout_ms=UNKNOWN_TIMEOUT_MS, max_records=SLICE))
+                for records in found.values():
+                    yield [Read(offset=each.offset, key=each.key, value=each.value, headers=[]) for each in records]
+                if found:
+                    # Refused is the commit of one that was away: another member reads these records again.
+                    with suppress(KafkaError):
+                        runner.run(consumer.commit())
+
+    async def _member(self, target: Target, membership: Membership) -> AIOKafkaConsumer:
+        consumer = AIOKafkaConsumer(
+            target.topic,
+            bootstrap_servers=target.servers,
+            group_id=membership.group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            session_timeout_ms=membership.session_ms,
+            heartbeat_interval_ms=membership.session_ms // 10,
+        )
+        await consumer.start()
+        return consumer
 
     def describe(self, target: Target) -> dict[str, Any]:
         """See `ClientProgram`."""

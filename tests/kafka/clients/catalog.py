@@ -27,6 +27,7 @@ from tests.kafka.clients.verdict import Place
 HERE: Final = Path(__file__).resolve().parent
 ROOT: Final = HERE.parents[2]
 TOOLS: Final = "org.apache.kafka.tools"
+CLASSIC: Final = "classic"
 STAYS: Final = ("-E",)
 """Without it kcat ends when it is connected to no node for a moment, which librdkafka would survive."""
 KCAT_DELIVERED: Final = re.compile(r"Message delivered to partition \d+ \(offset (\d+)\)")
@@ -34,7 +35,10 @@ KCAT_DELIVERED: Final = re.compile(r"Message delivered to partition \d+ \(offset
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What a producer or a consumer is to do; ``offset`` is the consumer's, and the rest but ``count`` the producer's.
+    """What a producer, a consumer or the member of a group is to do.
+
+    ``offset`` is the consumer's; ``group``, ``session_ms`` and ``protocol`` are the member's; ``count`` is for all, and
+    the rest for the producer.
 
     Units: ``rate`` in records per second.
     """
@@ -48,6 +52,9 @@ class Order:
     compression: str = "none"
     is_idempotent: bool = True
     offset: int = 0
+    group: str = "g"
+    session_ms: int = 10_000
+    protocol: str = CLASSIC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +97,10 @@ class Contender(Protocol):
         """The process that consumes."""
         ...
 
+    def member(self, order: Order) -> Program:
+        """The process that consumes as the member of a group, and commits what it has read."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Library:
@@ -118,8 +129,10 @@ class Library:
         return self._program("consume", order, "--offset", str(order.offset), value_first=False)
 
     def member(self, order: Order) -> Program:
-        """The process that consumes as the member of a group, and commits what it has read."""
-        return self._program("subscribe", order, "--group", "g", value_first=False)
+        """See `Contender`."""
+        words = ("--group", order.group, "--session", str(order.session_ms))
+        protocol = () if order.protocol == CLASSIC else ("--protocol", order.protocol)
+        return self._program("subscribe", order, *words, *protocol, value_first=False)
 
     def _program(self, mode: str, order: Order, *words: str, value_first: bool) -> Program:
         def place_of(line: str) -> Place | None:
@@ -228,6 +241,20 @@ class JavaTools:
         words += ("--formatter-property", "print.offset=true")
         return self._program(f"{TOOLS}.consumer.ConsoleConsumer", words, place_of)
 
+    def member(self, order: Order) -> Program:
+        """See `Contender`."""
+
+        def place_of(line: str) -> Place | None:
+            told = json.loads(line) if line.startswith('{"') else {}
+            return (told["offset"], told["value"]) if told.get("name") == "record_data" else None
+
+        properties = order.folder / f"{order.group}.properties"
+        properties.write_text("" if order.protocol != CLASSIC else f"heartbeat.interval.ms={order.session_ms // 10}\n")
+        words = ["--bootstrap-server", order.servers, "--topic", order.topic, "--group-id", order.group, "--verbose"]
+        words += ("--reset-policy", "earliest", "--group-protocol", order.protocol)
+        words += ("--session-timeout", str(order.session_ms)) if order.protocol == CLASSIC else ()
+        return self._program(f"{TOOLS}.VerifiableConsumer", [*words, "--command-config", str(properties)], place_of)
+
     def _program(self, main: str, words: Sequence[str], place_of: Callable[[str], Place | None]) -> Program:
         command = [str(ROOT / "bin" / "kafka-run-class.sh"), main, *words]
         return Program(command=command, place_of=place_of, environment={"KAFKA_HEAP_OPTS": "-Xmx256m -XX:+UseSerialGC"})
@@ -275,6 +302,10 @@ class Kcat:
 
         where = ("-b", order.servers, "-t", order.topic, "-p", "0", "-o", str(order.offset), "-c", str(order.count))
         return Program(command=["kcat", "-C", "-q", "-u", *STAYS, "-f", "%o %s\n", *where], place_of=place_of)
+
+    def member(self, order: Order) -> Program:
+        """See `Contender`: none, since kcat commits what it reads before it prints it."""
+        raise UsageError(f"kcat cannot be asked to commit after processing: {order.group} has no member")
 
 
 CONTENDERS: Final[dict[str, Contender]] = {

@@ -2,15 +2,18 @@
 
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.kafka.clients.program import UNKNOWN_TOPIC, Acknowledge, Read, Sent, Target, main
+from tests.kafka.clients.program import UNKNOWN_TOPIC, Acknowledge, Membership, Read, Sent, Target, main
 
 TIMEOUT_S: Final = 30.0
+BATCH: Final = 20
+POLL_S: Final = 0.2
 WAITED_OUT: Final = {
     KafkaError.UNSUPPORTED_VERSION,  # a group's coordinator, which it looks for although the partition is assigned
     KafkaError._TRANSPORT,
@@ -74,6 +77,29 @@ class Confluent:
                 offset=message.offset(), key=message.key(), value=message.value(), headers=message.headers() or []
             )
         consumer.close()
+
+    def subscribe(self, target: Target, membership: Membership) -> Iterator[list[Read]]:
+        """See `ClientProgram`."""
+        settings: dict[str, Any] = {
+            "bootstrap.servers": target.servers,
+            "group.id": membership.group,
+            "group.protocol": membership.protocol,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+        if membership.protocol == "classic":
+            # In the protocol of KIP-848 the group's coordinator says so.
+            settings["session.timeout.ms"] = membership.session_ms
+            settings["heartbeat.interval.ms"] = membership.session_ms // 10
+        consumer = Consumer(settings)
+        consumer.subscribe([target.topic])
+        while True:
+            found = [each for each in consumer.consume(BATCH, POLL_S) if each.error() is None]
+            if found:
+                yield [Read(offset=each.offset(), key=each.key(), value=each.value(), headers=[]) for each in found]
+                # Refused is the commit of one that was away: another member reads these records again.
+                with suppress(KafkaException):
+                    consumer.commit(asynchronous=False)
 
     def describe(self, target: Target) -> dict[str, Any]:
         """See `ClientProgram`."""

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from itertools import cycle
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 from lab.nodes.cluster import Cluster
 from lab.nodes.logs import read_stream, require_identical
@@ -103,12 +103,16 @@ class Output:
         if reading is not None and writing is not None and program.feed is not None:
             os.close(reading)
             Thread(target=_feed, args=(writing, program.feed), daemon=True).start()
-        self._file: BinaryIO = log_path.open("rb")
+        self._log_path, self._read_bytes = log_path, 0
         self._rest = b""
 
     def read(self) -> list[Place]:
         """What is new in its output."""
-        *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
+        with self._log_path.open("rb") as file:
+            file.seek(self._read_bytes)
+            new_bytes = file.read()
+        self._read_bytes += len(new_bytes)
+        *lines, self._rest = (self._rest + new_bytes).split(b"\n")
         found = [self._place_of(line.decode(errors="replace").rstrip("\r")) for line in lines]
         new = [place for place in found if place is not None]
         self.places += new

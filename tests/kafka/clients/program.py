@@ -1,11 +1,13 @@
 """The command line that every client program shares: produce, consume, or the case of the stage ``kafka``.
 
-    python -m tests.kafka.clients.confluent produce --servers HOST:PORT,… --topic T --prefix P --count N
-    python -m tests.kafka.clients.confluent consume --servers … --topic T --offset O --count N
-    python -m tests.kafka.clients.confluent case    --servers … --topic T
+    python -m tests.kafka.clients.confluent produce   --servers HOST:PORT,… --topic T --prefix P --count N
+    python -m tests.kafka.clients.confluent consume   --servers … --topic T --offset O --count N
+    python -m tests.kafka.clients.confluent subscribe --servers … --topic T --group G --session MS --count N
+    python -m tests.kafka.clients.confluent case      --servers … --topic T
 
-``produce`` prints ``prefix.number offset`` for each acknowledged record, ``consume`` prints ``offset value`` for each
-record, ``case`` prints one JSON object. A program runs in a process of its own, since clients start threads and have
+``produce`` prints ``prefix.number offset`` for each acknowledged record, ``consume`` and ``subscribe`` print
+``offset value`` for each record, ``case`` prints one JSON object. ``subscribe`` is the member of a group, and commits
+what it has printed. A program runs in a process of its own, since clients start threads and have
 their own idea of warnings. Invariant: status 0 means that every record was acknowledged, or read.
 """
 
@@ -69,6 +71,15 @@ class Target:
     is_idempotent: bool = True
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """The group, how long it waits for a silent member, and its protocol: ``classic``, or ``consumer`` (KIP-848)."""
+
+    group: str
+    session_ms: int
+    protocol: str = "classic"
+
+
 Acknowledge = Callable[[Sent, int], None]
 
 
@@ -81,6 +92,10 @@ class ClientProgram(Protocol):
 
     def consume(self, target: Target, offset: int, count: int) -> Iterator[Read]:
         """This many records from this offset on, with an assigned partition."""
+        ...
+
+    def subscribe(self, target: Target, membership: Membership) -> Iterator[list[Read]]:
+        """Records without end, as a member of a group; before the next ones are read, the last ones are committed."""
         ...
 
     def describe(self, target: Target) -> dict[str, Any]:
@@ -135,13 +150,16 @@ def case_of(client: ClientProgram, target: Target) -> dict[str, Any]:
 def main(client: ClientProgram, words: Sequence[str] | None = None) -> int:
     """The command line; see the module."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("mode", choices=("produce", "consume", "case"))
+    parser.add_argument("mode", choices=("produce", "consume", "subscribe", "case"))
     parser.add_argument("--servers", required=True)
     parser.add_argument("--topic", required=True)
     parser.add_argument("--count", type=int, default=0)
     parser.add_argument("--prefix", default="0")
     parser.add_argument("--rate", type=float, default=0.0)
     parser.add_argument("--offset", type=int, default=0)
+    parser.add_argument("--group", default="g")
+    parser.add_argument("--session", type=int, default=10_000, help="milliseconds")
+    parser.add_argument("--protocol", default="classic")
     parser.add_argument("--compression", choices=COMPRESSIONS, default="none")
     parser.add_argument("--plain", action="store_true", help="acks=all without idempotence")
     options = parser.parse_args(words)
@@ -161,6 +179,16 @@ def main(client: ClientProgram, words: Sequence[str] | None = None) -> int:
     if options.mode == "consume":
         for record in client.consume(target, options.offset, options.count):
             print_line(f"{record.offset} {record.value.decode()}")
+        return 0
+    if options.mode == "subscribe":
+        membership = Membership(group=options.group, session_ms=options.session, protocol=options.protocol)
+        read = 0
+        for records in client.subscribe(target, membership):
+            for record in records:
+                print_line(f"{record.offset} {record.value.decode()}")
+            if read >= options.count:
+                break
+            read += len(records)
         return 0
     json.dump(case_of(client, target), sys.stdout)
     return 0

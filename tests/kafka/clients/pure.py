@@ -2,16 +2,18 @@
 
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
-from tests.kafka.clients.program import UNKNOWN_TOPIC, Acknowledge, Read, Sent, Target, main
+from tests.kafka.clients.program import UNKNOWN_TOPIC, Acknowledge, Membership, Read, Sent, Target, main
 
 UNKNOWN_TIMEOUT_MS: Final = 1_000
 POLL_TIMEOUT_MS: Final = 1_000
+BATCH: Final = 20
 
 
 class Pure:
@@ -52,6 +54,24 @@ class Pure:
                 count -= 1
                 yield Read(offset=record.offset, key=record.key, value=record.value, headers=list(record.headers))
         consumer.close()
+
+    def subscribe(self, target: Target, membership: Membership) -> Iterator[list[Read]]:
+        """See `ClientProgram`."""
+        consumer = KafkaConsumer(
+            target.topic,
+            bootstrap_servers=target.servers.split(","),
+            group_id=membership.group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            session_timeout_ms=membership.session_ms,
+            heartbeat_interval_ms=membership.session_ms // 10,
+        )
+        while True:
+            for records in consumer.poll(timeout_ms=POLL_TIMEOUT_MS, max_records=BATCH).values():
+                yield [Read(offset=each.offset, key=each.key, value=each.value, headers=[]) for each in records]
+                # Refused is the commit of one that was away: another member reads these records again.
+                with suppress(KafkaError):
+                    consumer.commit()
 
     def describe(self, target: Target) -> dict[str, Any]:
         """See `ClientProgram`."""

@@ -55,17 +55,18 @@ func (f franz) produce(o options, records <-chan sent, acknowledged func(string,
 	return failed
 }
 
-// poll returns the last record that was read.
-func (franz) poll(cl *kgo.Client, read func(int64, string) bool) (record *kgo.Record) {
+// poll calls polled after each poll, with the last record that was read, or nil.
+func (franz) poll(cl *kgo.Client, read func(int64, string) bool, polled func(last *kgo.Record)) {
 	for goesOn := true; goesOn; {
+		var record *kgo.Record
 		// What it reports here, it tries again by itself.
 		fetches := cl.PollFetches(context.Background())
 		for each := fetches.RecordIter(); goesOn && !each.Done(); {
 			record = each.Next()
 			goesOn = read(record.Offset, string(record.Value))
 		}
+		polled(record)
 	}
-	return record
 }
 
 func (f franz) consume(o options, read func(int64, string) bool) error {
@@ -75,18 +76,27 @@ func (f franz) consume(o options, read func(int64, string) bool) error {
 		return err
 	}
 	defer cl.Close()
-	f.poll(cl, read)
+	f.poll(cl, read, func(*kgo.Record) {})
 	return nil
 }
 
 func (f franz) subscribe(o options, read func(int64, string) bool) error {
 	cl, err := kgo.NewClient(kgo.SeedBrokers(o.servers...), kgo.ConsumerGroup(o.group), kgo.ConsumeTopics(o.topic),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit())
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(), kgo.SessionTimeout(o.session),
+		kgo.HeartbeatInterval(o.session/10),
+		// Without it a member that was away commits what it had read under its next generation.
+		kgo.BlockRebalanceOnPoll())
 	if err != nil {
 		return err
 	}
-	defer cl.Close()
-	return cl.CommitRecords(context.Background(), f.poll(cl, read))
+	defer cl.CloseAllowingRebalance()
+	f.poll(cl, read, func(last *kgo.Record) {
+		if last != nil {
+			err = cl.CommitRecords(context.Background(), last)
+		}
+		cl.AllowRebalance()
+	})
+	return err
 }
 
 func (franz) describe(o options) (found description, err error) {

@@ -2,7 +2,7 @@
 //
 //	clients franz-go|sarama|kafka-go produce   --servers HOST:PORT,… --topic T --prefix P --count N
 //	clients franz-go|sarama|kafka-go consume   --servers … --topic T --offset O --count N
-//	clients franz-go|sarama|kafka-go subscribe --servers … --topic T --group G --count N
+//	clients franz-go|sarama|kafka-go subscribe --servers … --topic T --group G --session MS --count N
 //	clients franz-go|sarama|kafka-go describe  --servers … --topic T
 //	clients version
 //
@@ -29,6 +29,7 @@ type options struct {
 	servers     []string
 	topic       string
 	group       string
+	session     time.Duration
 	prefix      string
 	compression string
 	count       int
@@ -57,7 +58,8 @@ type client interface {
 	produce(o options, records <-chan sent, acknowledged func(value string, offset int64)) error
 	// consume reads from an offset on, with an assigned partition, until read returns false.
 	consume(o options, read func(offset int64, value string) bool) error
-	// subscribe reads as the member of a group, commits what it has read, and leaves.
+	// subscribe reads as the member of a group, commits after each poll what it has read, and leaves. It goes on when a
+	// commit is refused: after it was away another member reads these records again.
 	subscribe(o options, read func(offset int64, value string) bool) error
 	describe(o options) (description, error)
 }
@@ -159,6 +161,7 @@ func main() {
 	words.StringVar(&servers, "servers", "", "")
 	words.StringVar(&o.topic, "topic", "", "")
 	words.StringVar(&o.group, "group", "", "")
+	session := words.Int("session", 10_000, "milliseconds")
 	words.StringVar(&o.prefix, "prefix", "0", "")
 	words.StringVar(&o.compression, "compression", "none", "")
 	words.IntVar(&o.count, "count", 0, "")
@@ -167,6 +170,7 @@ func main() {
 	words.BoolVar(&o.plain, "plain", false, "acks=all without idempotence")
 	words.Parse(os.Args[3:])
 	o.servers = strings.Split(servers, ",")
+	o.session = time.Duration(*session) * time.Millisecond
 	if err := run(clients[os.Args[1]], os.Args[2], o); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

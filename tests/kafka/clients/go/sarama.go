@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"sort"
 	"time"
 
@@ -25,6 +27,11 @@ func (saramaClient) config(o options) *sarama.Config {
 		"lz4": sarama.CompressionLZ4, "zstd": sarama.CompressionZSTD,
 	}[o.compression]
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
+	config.Consumer.Offsets.AutoCommit.Enable = false
+	if o.session > 0 {
+		config.Consumer.Group.Session.Timeout = o.session
+		config.Consumer.Group.Heartbeat.Interval = o.session / 10
+	}
 	return config
 }
 
@@ -88,8 +95,10 @@ func (h handler) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.
 	for each := range claim.Messages() {
 		goesOn := h.read(each.Offset, string(each.Value))
 		session.MarkMessage(each, "")
-		if !goesOn {
+		if !goesOn || len(claim.Messages()) == 0 {
 			session.Commit()
+		}
+		if !goesOn {
 			h.stop()
 			break
 		}
@@ -106,7 +115,9 @@ func (s saramaClient) subscribe(o options, read func(int64, string) bool) error 
 	all, stop := context.WithCancel(context.Background())
 	for all.Err() == nil {
 		if err := group.Consume(all, []string{o.topic}, handler{read, stop}); err != nil {
-			return err
+			// The coordinator is not there: the next call looks for it again.
+			fmt.Fprintln(os.Stderr, err)
+			time.Sleep(step)
 		}
 	}
 	return nil

@@ -73,16 +73,19 @@ func (segment) consume(o options, read func(int64, string) bool) error {
 func (segment) subscribe(o options, read func(int64, string) bool) error {
 	reader := kafka.NewReader(kafka.ReaderConfig{
 		Brokers: o.servers, GroupID: o.group, Topic: o.topic, StartOffset: kafka.FirstOffset, MaxWait: wait,
+		SessionTimeout: o.session, HeartbeatInterval: o.session / 10,
 	})
+	var refused error
 	for goesOn := true; goesOn; {
 		message, err := reader.FetchMessage(context.Background())
 		if err != nil {
 			return err
 		}
 		goesOn = read(message.Offset, string(message.Value))
-		if err := reader.CommitMessages(context.Background(), message); err != nil {
-			return err
-		}
+		refused = reader.CommitMessages(context.Background(), message)
+	}
+	if refused != nil {
+		return refused
 	}
 	return reader.Close()
 }

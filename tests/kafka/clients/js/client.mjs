@@ -2,7 +2,7 @@
 //
 //   node client.mjs FOLDER produce   --servers HOST:PORT,… --topic T --prefix P --count N
 //   node client.mjs FOLDER consume   --servers … --topic T --offset O --count N
-//   node client.mjs FOLDER subscribe --servers … --topic T --group G --count N
+//   node client.mjs FOLDER subscribe --servers … --topic T --group G --session MS --count N
 //   node client.mjs FOLDER describe  --servers … --topic T
 //
 // "produce" prints "prefix.number offset" for each acknowledged record, "consume" and "subscribe" print "offset value"
@@ -20,7 +20,7 @@ const text = { type: "string" };
 const { values } = parseArgs({
   args: words,
   options: {
-    servers: text, topic: text, group: text, prefix: text, compression: text, count: text, offset: text, rate: text,
+    servers: text, topic: text, group: text, session: text, prefix: text, compression: text, count: text, offset: text, rate: text,
     plain: { type: "boolean" },
   },
 });
@@ -57,22 +57,22 @@ async function produce() {
 }
 
 async function subscribe(group, offset) {
-  const consumer = kafka.consumer({ groupId: group, sessionTimeout: 10000, maxWaitTimeInMs: 200 });
+  const sessionTimeout = Number(values.session ?? 10000);
+  const heartbeatInterval = sessionTimeout / 10;
+  const consumer = kafka.consumer({ groupId: group, sessionTimeout, heartbeatInterval, maxWaitTimeInMs: 200 });
   await consumer.connect();
   await consumer.subscribe({ topics: [topic], fromBeginning: true });
   let read = 0;
   await new Promise((done, fail) => {
     const eachBatch = async ({ batch, resolveOffset, commitOffsetsIfNecessary, uncommittedOffsets }) => {
       for (const message of batch.messages) {
-        if (read >= count) return;
+        if (read >= count) break;
         process.stdout.write(`${message.offset} ${message.value}\n`);
         read += 1;
         resolveOffset(message.offset);
-        if (read === count) {
-          await commitOffsetsIfNecessary(uncommittedOffsets());
-          done();
-        }
       }
+      await commitOffsetsIfNecessary(uncommittedOffsets());
+      if (read === count) done();
     };
     consumer.run({ eachBatch, eachBatchAutoResolve: false }).catch(fail);
     if (offset !== undefined) consumer.seek({ topic, partition: 0, offset });
