@@ -68,7 +68,8 @@ def parse_sink_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOp
     given = _known(options)
     controllers = parse_controllers(given.get(CONTROLLERS, ""))
     if not controllers:
-        raise UsageError(f'the sink pykraft needs .option("{CONTROLLERS}", "host:port,…"), nodes of a live quorum')
+        wanted = f'the sink pykraft needs .option("{CONTROLLERS}", "host:port,…"), nodes of a live quorum'
+        raise UsageError(f"{wanted}; INSERT cannot name them, so write with a DataFrame instead")
     job_id = given.get(JOB)
     if is_stream:
         if job_id is not None:
@@ -125,8 +126,8 @@ def _folder(name: str, text: str) -> Path:
         return located(text)
     if parts.scheme not in ("", "file") or not parts.path:
         hint = f"; for another file system give {STAGING}, too" if name == CHECKPOINT else ""
-        known = ", ".join(f"{scheme}://" for scheme in WRITTEN_SCHEMES)
-        wanted = f"a folder that driver and executors share, such as /shared/folder, or a URI of {known}{hint}"
+        known = "://, ".join(WRITTEN_SCHEMES)
+        wanted = f"a folder that driver and executors share, such as /shared/folder, or a URI of {known}://{hint}"
         raise wrong_option(name, text, wanted)
     return Path(unquote(parts.path) if parts.scheme else text).absolute()
 
