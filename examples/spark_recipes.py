@@ -8,7 +8,9 @@ when all is read, and the next run goes on from there.
 
 import sys
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -31,6 +33,39 @@ def orders(records: DataFrame) -> DataFrame:
     # With FAILFAST one bad record would end the query; PERMISSIVE makes a null of it.
     parsed = F.from_json("raw", ORDER, {"mode": "PERMISSIVE"})
     return found.select("*", parsed.alias("it")).select("id", "offset", "timestamp", "raw", "it.*")
+
+
+def avro_orders(records: DataFrame, schema: dict[str, Any]) -> DataFrame:
+    """In: ``columns`` = ``kafka``, values are Avro of a schema registry. Out: as `orders`, with the raw value in hex.
+
+    ``schema`` is the writers'; it has the fields of ORDER. It needs the package fastavro on the executors, and no jar.
+    """
+
+    def decoded(value: bytes | None) -> Any:  # noqa: ANN401 - a row of ORDER
+        from fastavro import schemaless_reader
+
+        try:
+            # A registry's clients put a zero and the schema's number of four bytes first.
+            return None if value is None else schemaless_reader(BytesIO(value[5:]), schema, None)
+        except Exception:  # noqa: BLE001 - fastavro has no error of its own for bytes that do not fit
+            return None
+
+    raw, parsed = F.hex("value").alias("raw"), F.udf(decoded, ORDER, useArrow=False)("value").alias("it")
+    found = records.select(F.col("key").cast("string").alias("id"), "offset", "timestamp", raw, parsed)
+    return found.select("id", "offset", "timestamp", "raw", "it.*")
+
+
+def changes(lines: DataFrame) -> DataFrame:
+    """In: the lines that ``pykraft kv watch --json`` wrote, as text. Out: as `orders`, with the revision as offset."""
+    change = F.from_json("value", "revision bigint, key string, item struct<value string>").alias("it")
+    found = lines.select(change).where("it.revision is not null")
+    records = found.select(
+        F.col("it.key").alias("key"),
+        F.col("it.revision").alias("offset"),
+        F.current_timestamp().alias("timestamp"),
+        F.col("it.item.value").alias("value"),
+    )
+    return orders(records)
 
 
 def dead_letters(found: DataFrame) -> DataFrame:

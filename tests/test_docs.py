@@ -4,6 +4,7 @@ The site of the documentation, built and seen in a browser: it fits every window
 """
 
 import ast
+import json
 import re
 import shlex
 import subprocess
@@ -144,6 +145,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     return folder
+
+
+@pytest.mark.browser
+def test_the_search_leaves_out_decisions_and_tables_of_results(site: Path) -> None:
+    index = json.loads((site / "search" / "search_index.json").read_text())["docs"]
+    found = {each["location"]: each["text"] for each in index}
+    assert found["simulation/"] == ""
+    assert {"cli/#dynamic-voters", "embedding/#commands"} <= found.keys()
+    assert not [location for location in found if location.startswith(("adr/", "notes/", "simulation/#"))]
 
 
 @in_all_windows

@@ -306,6 +306,8 @@ class ReportKind(Enum):
     """Any other: the node itself changed."""
     CONNECTION = auto()
     """Anyone who can connect may cause it, at any rate."""
+    LEADERLESS = auto()
+    """There is no leader, and that has been said before."""
     UNPROVEN = auto()
     """The directory is unproven. At a normal first start of a quorum that is over within moments."""
     REQUESTER_CLOSED = auto()

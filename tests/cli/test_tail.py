@@ -127,6 +127,31 @@ def test_values_of_kafkas_controllers_are_decoded() -> None:
     assert raw.splitlines()[1].endswith("\tno such\\x1b thing")
 
 
+def test_no_ops_are_left_out_and_types_are_chosen() -> None:
+    log = metadata_log()
+    log.append(bytes.fromhex("01140000"))
+    with served(log) as bootstrap:
+        words = ("--bootstrap-controller", bootstrap)
+        of = {
+            options: [line.split("\t")[3].split()[0] for line in call(*words, *options).output.splitlines()]
+            for options in ((), ("--type", "no_op_record"), ("--exclude", "feature_level_record"))
+        }
+    assert of == {
+        (): ["FEATURE_LEVEL_RECORD", "no"],
+        ("--type", "no_op_record"): ["no", "NO_OP_RECORD"],
+        ("--exclude", "feature_level_record"): ["no", "NO_OP_RECORD"],
+    }
+
+
+def test_a_type_is_one_of_kafkas_and_of_a_decoded_log() -> None:
+    with served(small_log()) as bootstrap:
+        words = ("--bootstrap-controller", bootstrap, "--type")
+        other = call(*words, "TOPIC_RECORD").exception
+        unknown = call(*words, "topic_recrod").exception
+    assert "--type is for Kafka's metadata records, and those of " in str(other)
+    assert str(unknown) == "--type TOPIC_RECROD: Kafka has no such type; did you mean TOPIC_RECORD?"
+
+
 def test_other_values_are_decoded_on_request_also_those_of_a_snapshot() -> None:
     with served(cleaned_log()) as bootstrap:
         words = ("--bootstrap-controller", bootstrap, "--load-snapshot", "--cluster-metadata-decoder")

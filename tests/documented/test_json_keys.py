@@ -20,7 +20,7 @@ from lab.chaos.run import ChaosOutcome
 from pykraft.cli.dump import dump
 from pykraft.cli.kv.command import get
 from pykraft.cli.local import as_json_object
-from pykraft.cli.pipeline.metadata import metadata
+from pykraft.cli.metadata import metadata
 from pykraft.cli.quorum.overview import overview_json
 from pykraft.cli.sim.run import choose, printed_row
 from pykraft.cli.storage import storage
@@ -135,11 +135,10 @@ KEYS: dict[str, Callable[[Path], Iterable[str]]] = {
     "kv lock": read(literal, f"{CLI}/kv/command.py", "lock"),
     "local up": lambda folder: as_json_object(quorum(folder)),
     "local status": lambda folder: as_json_object(quorum(folder)),
-    "pipeline metadata": lambda _: [
-        *printed(metadata, METADATA),
-        *printed(metadata, METADATA, "--since", 0),
-        *printed(metadata, METADATA, "--history"),
-    ],
+    "metadata show": lambda _: printed(metadata, "show", METADATA),
+    "metadata diff": lambda _: printed(metadata, "diff", METADATA, "--since", 0),
+    "metadata history": lambda _: printed(metadata, "history", METADATA),
+    "metadata find": lambda _: printed(metadata, "find", "TOPIC_RECORD", METADATA),
     "pipeline report": read(attributes, f"{SPARK}/pipeline/report.py", "PipelineReport"),
     "pipeline run": read(literal, f"{CLI}/pipeline/command.py", "_line"),
     "pipeline status": read(attributes, f"{SPARK}/pipeline/status.py", "PipelineStatus"),

@@ -6,6 +6,7 @@ Every block of the documentation is run, compared or in the table, and every row
 """
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -253,3 +254,14 @@ def test_a_file_that_a_page_names_is_used_by_its_commands() -> None:
         if block.language in FILES and block.file_name and table().sampled(block) is None:
             later = [command for after in blocks(block.page) for command in after.commands]
             assert any(block.file_name in command for command in later), f"{block.place}: {block.file_name} is not used"
+
+
+def test_programs_of_the_pages_run_in_one_folder() -> None:
+    """Each has a directory of its own: with another's it finds a log that its state machine cannot read."""
+    programs = (block for page in pages() for block in blocks(page) if block.language == "python")
+    directories = [
+        (found, block.place) for block in programs for found in re.findall(r'configure\(f?"(data/[^"]+)"', block.text)
+    ]
+    shared = {name: [place for found, place in directories if found == name] for name, _ in directories}
+    assert {name: places for name, places in shared.items() if len(places) > 1} == {}
+    assert len(shared) >= 15

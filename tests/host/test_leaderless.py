@@ -66,6 +66,11 @@ def test_intervals_grow_up_to_a_bound(office: Office) -> None:
     told_ms = [now_ms for now_ms in range(0, 2_000_000, 1_000) if office.poll(now_ms)]
     gaps = [after - before for before, after in itertools.pairwise(told_ms)]
     assert told_ms[:4] == [3_000, 9_000, 21_000, 45_000]
+    assert office.desk.ports.kinds[:3] == [
+        types.ReportKind.EVENT,
+        types.ReportKind.LEADERLESS,
+        types.ReportKind.LEADERLESS,
+    ]
     assert gaps[-2:] == [INTERVAL_MS_MAX, INTERVAL_MS_MAX]
 
 

@@ -23,7 +23,7 @@ register(builder.getOrCreate())
 print(builder.getOrCreate().read.format("pykraft").load(sys.argv[1]).count(), "rows")
 """
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")

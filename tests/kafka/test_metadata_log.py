@@ -146,8 +146,8 @@ def described_twice(kafka: Kafka, controller: JavaController) -> tuple[list[str]
 
 
 def document(*arguments: str) -> dict[str, Any]:
-    """What `pipeline metadata` prints, which has no secret."""
-    result = CliRunner().invoke(pykraft, ["pipeline", "metadata", *arguments, "--json"], standalone_mode=False)
+    """What `metadata show` prints, which has no secret."""
+    result = CliRunner().invoke(pykraft, ["metadata", "show", *arguments, "--json"], standalone_mode=False)
     assert result.exit_code == 0, (result.output, result.exception)
     assert "hush" not in result.output
     found: dict[str, Any] = json.loads(result.output)

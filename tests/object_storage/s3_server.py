@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -32,7 +32,7 @@ RUN: Final = "import sys; from moto.server import main; main(sys.argv[1:])"
 class Fault:
     """What happens to the next so many requests that it fits."""
 
-    does: Callable[[_Handler], None]
+    does: Callable[[Handler], object]
     times: int
     fits: Callable[[str, str], bool]
     """Method and target of a request."""
@@ -46,9 +46,9 @@ class Proxy:
         self.requests: list[tuple[str, str, str]] = []
         self.signed: list[bool] = []
         self.faults: list[Fault] = []
-        self._server = ThreadingHTTPServer((HOST, free_ports(1)[0]), _Handler)
+        self._server = ThreadingHTTPServer((HOST, free_ports(1)[0]), Handler)
         self._server.daemon_threads = True
-        _Handler.proxies[self._server.server_port] = self
+        Handler.proxies[self._server.server_port] = self
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
     @property
@@ -67,7 +67,7 @@ class Proxy:
     def die(self) -> None:
         """Send half of an object, and never listen again."""
 
-        def dies(handler: _Handler) -> None:
+        def dies(handler: Handler) -> None:
             self.close()
             handler.pass_on(is_cut=True)
 
@@ -83,7 +83,9 @@ def _is_read(method: str, target: str) -> bool:
     return method == "GET" and target.partition("?")[0].endswith(".log")
 
 
-class _Handler(BaseHTTPRequestHandler):
+class Handler(BaseHTTPRequestHandler):
+    """Of one request."""
+
     proxies: Final[dict[int, Proxy]] = {}
     protocol_version = "HTTP/1.1"
 
@@ -101,13 +103,15 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_PUT = do_DELETE = do_POST = do_GET  # noqa: N815 - the library's names
 
     def answer(self, status: int) -> None:
+        """Refuse it, without the server."""
         self._read_body()
         # A real storage repeats parts of a request in its answer.
         code = "SlowDown" if status == HTTPStatus.SERVICE_UNAVAILABLE else "AccessDenied"
         body = f"<Error><Code>{code}</Code><Message>{self.headers.get('Authorization')} {SECRET}</Message></Error>"
         self._send(status, {}, b"" if self.command == "HEAD" else body.encode())
 
-    def pass_on(self, *, is_cut: bool = False) -> None:
+    def pass_on(self, *, is_cut: bool = False) -> int:
+        """Ask the server, and answer as it does, or with half of that; the status."""
         proxy = self.proxies[self.connection.getsockname()[1]]
         connection = http.client.HTTPConnection(HOST, proxy.behind, timeout=60)
         headers = {name: value for name, value in self.headers.items() if name.lower() != "content-length"}
@@ -117,6 +121,7 @@ class _Handler(BaseHTTPRequestHandler):
         connection.close()
         left_out = ("connection", "transfer-encoding", "date", "server")
         self._send(answer.status, {k: v for k, v in answer.getheaders() if k.lower() not in left_out}, body, is_cut)
+        return answer.status
 
     def _read_body(self) -> bytes:
         return self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -130,8 +135,11 @@ class _Handler(BaseHTTPRequestHandler):
         if is_cut:
             body = body[: len(body) // 2]
             self.close_connection = True
-        self.end_headers()
-        self.wfile.write(body)
+            if not body:
+                return
+        with suppress(BrokenPipeError):  # a client that gave up, or was killed
+            self.end_headers()
+            self.wfile.write(body)
 
     def log_message(self, *words: object) -> None:
         """Say nothing."""

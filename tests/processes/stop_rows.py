@@ -159,6 +159,16 @@ def _watch(scene: Scene, home: Path) -> Sequence[str]:
     return ["quorum", "--bootstrap-controller", scene.live, "describe", "--watch"]
 
 
+def _metadata(*words: str) -> Row:
+    return _row(
+        f"metadata {words[0]}",
+        stage(
+            "waits", lambda scene, home: ["metadata", *words, "--bootstrap-controller", scene.silent], waits_for_answer
+        ),
+        writes(lambda scene, home: ["metadata", *words, METADATA]),
+    )
+
+
 def _tables(verb: str) -> Words:
     return lambda scene, home: ["pipeline", verb, "--tables", str(scene.tables(home))]
 
@@ -337,15 +347,10 @@ ROWS: tuple[Row, ...] = (
         ),
         is_spark=True,
     ),
-    _row(
-        "pipeline metadata",
-        stage(
-            "waits",
-            lambda scene, home: ["pipeline", "metadata", "--bootstrap-controller", scene.silent],
-            waits_for_answer,
-        ),
-        writes(lambda scene, home: ["pipeline", "metadata", METADATA]),
-    ),
+    _metadata("show"),
+    _metadata("diff", "--since", "0"),
+    _metadata("history"),
+    _metadata("find", "record"),
     _row(
         "pipeline report",
         writes(_tables("report"), leaves_files=True, is_progress=_any_line),

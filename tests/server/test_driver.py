@@ -359,6 +359,14 @@ def test_a_few_lines_pass_and_a_flood_is_cut_and_counted() -> None:
     assert len(desk.lines) == BURST_MAX + 1
 
 
+def test_a_lasting_lack_of_a_leader_is_a_warning() -> None:
+    """It is what a program sees of its node that never configured logging."""
+    desk = Desk()
+    desk.reports.report(Report(text="no leader for 3 s"), 3.0)
+    desk.reports.report(Report(text="no leader for 9 s", kind=ReportKind.LEADERLESS), 9.0)
+    assert desk.logged == [(logging.INFO, "no leader for 3 s"), (logging.WARNING, "no leader for 9 s")]
+
+
 def test_a_quiet_time_makes_room_for_one_burst_and_no_more() -> None:
     desk = Desk()
     for _ in range(10 * BURST_MAX):

@@ -96,6 +96,13 @@ class World:
     def receive(self, *messages: bytes) -> None:
         self.feed(framed(*messages))
 
+    def answer(self, message: bytes) -> None:
+        """Send it, and let the loop turn: nothing comes of it within the call."""
+        before = (len(self.owner.received), len(self.owner.told))
+        self.link.send([message])
+        assert (len(self.owner.received), len(self.owner.told)) == before
+        self.loop.run_until(self.loop.time())
+
 
 def framed(*messages: bytes) -> bytes:
     return b"".join(b"".join(frame([message])) for message in messages)
@@ -181,12 +188,12 @@ def test_a_client_has_one_request_under_way_and_is_not_read_from_while_another_w
     world.receive(b"2", b"3")
     assert world.owner.received == [b"1"]
     assert world.transport.is_reading_paused
-    world.link.send([b"answer 1"])
+    world.answer(b"answer 1")
     assert world.owner.received == [b"1", b"2"]
     assert world.transport.is_reading_paused
-    world.link.send([b"answer 2"])
+    world.answer(b"answer 2")
     assert not world.transport.is_reading_paused
-    world.link.send([b"answer 3"])
+    world.answer(b"answer 3")
     assert world.owner.received == [b"1", b"2", b"3"]
     assert world.transport.written == [b"answer 1", b"answer 2", b"answer 3"]
 
@@ -214,7 +221,9 @@ def test_a_large_request_needs_room_until_it_is_answered(world: World) -> None:
     assert world.transport.is_reading_paused, "the next one waits until this one is answered"
     assert world.owner.told[2:] == []
     world.link.send([b"answer"])
-    assert world.owner.told[2:] == ["gives back 100000", "wants 200000"]
+    assert world.owner.told[2:] == ["gives back 100000"], "the next is asked for in a turn of its own"
+    world.loop.run_until(world.loop.time())
+    assert world.owner.told[3:] == ["wants 200000"]
     assert not world.transport.is_reading_paused
 
 

@@ -48,6 +48,20 @@ async def test_a_client_is_accepted_heard_answered_and_gone() -> None:
         station.links.close(ConnectionId(1))
 
 
+async def test_nothing_is_called_back_within_send() -> None:
+    """A host that answers amid a change of its state would get the next request, which may change it again."""
+    async with on_station() as station:
+        user = station.user
+        _, writer = await station.client()
+        writer.write(framed(b"first") + framed(b"next"))
+        await user.wait_for(lambda: user.frames == [b"first"])
+        station.links.send(ConnectionId(1), frame([b"answer"]))
+        assert user.frames == [b"first"]
+        await user.wait_for(lambda: user.frames == [b"first", b"next"])
+        await hang_up(writer)
+        await user.wait_for(lambda: user.heard == [("accepted", 1), ("closed", 1)])
+
+
 async def test_two_nodes_talk_over_a_dialed_connection() -> None:
     async with on_station() as station:
         links, user = station.links, station.user

@@ -20,7 +20,7 @@ QUICKLY = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """For queries that run once over few rows: to write and compile Java for each takes longer than to go without."""
 SUBMIT_OPTIONS = "SPARK_SUBMIT_OPTS"
-EXIT_TIMEOUT_S = 120.0
+EXIT_TIMEOUT_S = 400.0
 
 
 def quick_java() -> str:

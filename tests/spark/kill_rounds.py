@@ -142,8 +142,10 @@ class Pipeline:
         return [each for each in below if each.parent in daemons or each in self._orphans]
 
 
-def run(folder: Path, *, rounds: int, throughput: int, seed: int, master: str | None = None) -> list[str]:
-    """All rounds; what is wrong afterwards. Errors: LocalQuorumError when something does not go on."""
+def run(
+    folder: Path, *, rounds: int, throughput: int, seed: int, master: str | None = None, first: int = 0
+) -> list[str]:
+    """So many rounds from the first on; what is wrong afterwards. Errors: LocalQuorumError when it does not go on."""
     dice = random.Random(seed)
     pause = Event()
     killed: Counter[str] = Counter()
@@ -155,7 +157,7 @@ def run(folder: Path, *, rounds: int, throughput: int, seed: int, master: str | 
         pipeline.start()
         try:
             pipeline.wait_for(1)
-            for number in range(rounds):
+            for number in range(first, first + rounds):
                 begun = time.monotonic()
                 kind = WORKER_KINDS[number % len(WORKER_KINDS)]
                 driver = DRIVER_KINDS[(number + number // len(DRIVER_KINDS)) % len(DRIVER_KINDS)]

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pykraft.spark import spark_versions
 from pykraft.spark.session.local import open_session, prepare_environment, session_settings
 from pykraft.spark.source import read
-from tests.spark.beside import environment, install
+from tests.beside import environment, install
 from tests.spark.logs import batch, write_segment
 from tests.spark.quorum_of_one import OneNode, logged_values
 

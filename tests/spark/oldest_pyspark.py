@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.spark.beside import environment, install
+from tests.beside import environment, install
 
 REQUIREMENTS = Path(__file__).with_name("pyspark-4.2.txt")
 

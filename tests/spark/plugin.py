@@ -34,7 +34,7 @@ WITHOUT_PYSPARK = {
     f"test_{name}.py"
     for names in (
         ("file_plan", "home", "java", "master", "stream_metrics", "walk"),
-        ("commit_rows", "sink_options", "staged"),
+        ("commit_rows", "shared_folder", "sink_options", "staged"),
         ("directory", "image", "quorum", "tables"),
     )
     for name in names
@@ -60,6 +60,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("the Spark session"))
             item.add_marker("long")
+            if item.get_closest_marker("timeout") is None:
+                # The first one opens the session, which takes minutes beside much other work.
+                item.add_marker(pytest.mark.timeout(400))
 
 
 def _needs_pyspark(path: Path) -> bool:

@@ -17,8 +17,8 @@ from pyspark.sql import DataFrame
 
 from lab.benchmarks.spark_source import servers
 from pykraft.spark.session.local import open_session, prepare_environment, session_settings
+from tests.beside import environment, install
 from tests.examples.test_spark_recipes import recipes
-from tests.spark.beside import environment, install
 from tests.spark.logs import write_segment
 from tests.spark.older_sparks import batches
 

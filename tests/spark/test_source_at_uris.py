@@ -1,6 +1,7 @@
-"""Spark reads logs from object storage as from directories: batch queries, streams, and what goes wrong there."""
+"""Spark reads logs from object storage as from directories, and stages rows there; and what goes wrong there."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from tests.log.data_directory import GOLDEN, flip, make_node, segments
 from tests.object_storage.s3_server import SECRET, Proxy, Storage, environment, proxied, running
 from tests.spark.data_source.test_file_stream import read, run
 from tests.spark.logs import batch
+from tests.spark.sink.sinks import Sink
 
 PARTITION = "__raft_performance_test-0"
 SEGMENT = "00000000000000000000.log"
@@ -72,18 +74,26 @@ def test_spark_reads_objects_as_it_reads_files(there: SparkSession, storage: Sto
     assert rows_of(query.load(f"s3a://source/n*/{PARTITION}")) == expected
     assert rows_of(query.load(listed)) == expected
 
-    stream = there.readStream.format("pykraft").load(f"s3://source/n*/{PARTITION}")
-    checkpoint = tmp_path / "checkpoint"
+    # What the stream reads there, it writes into a quorum, and stages in the same storage.
+    stream = there.readStream.format("pykraft").load(f"s3://source/n*/{PARTITION}").select("value")
+    checkpoint, staging = tmp_path / "checkpoint", located("s3://source/staging")
+    sink = Sink(tmp_path / "sink", staging)
     counts = []
     for _ in range(2):
-        writer = stream.writeStream.format("noop").outputMode("append")
-        started = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+        writer = stream.writeStream.format("pykraft").option("bootstrap.controllers", str(sink.node.endpoint))
+        writer = writer.option("checkpointLocation", str(checkpoint)).option("stagingLocation", str(staging))
+        started = writer.trigger(availableNow=True).start()
         assert started.awaitTermination(100)
         counts.append(sum(each["numInputRows"] for each in started.recentProgress))
         end = find_replicas([f"s3://source/n2/{PARTITION}"])[0].end()
         later = batch([b"later", b"still later"], base_offset=end, epoch=2)
         storage.put(f"s3://source/n2/{PARTITION}/{end:020d}.log", later)
     assert counts == [len(expected), 2]
+    written = sink.logged()
+    sink.node.stop()
+    assert Counter(written) == Counter([*(row[-1] for row in expected), b"later", b"still later"])
+    [name] = Files().listdir(staging)
+    assert Files().listdir(staging / name) == ["1.0.manifest.json", "1.progress.json"]
     kept = "".join(path.read_text() for path in checkpoint.rglob("*") if path.is_file() and path.suffix != ".crc")
     assert SECRET not in kept
 

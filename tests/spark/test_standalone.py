@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,19 +27,20 @@ CONF = {
 }
 
 
-def run(*command: str, conf: dict[str, str], words: list[str], with_sources: bool = False) -> str:
-    """What a command prints, which must end well."""
-    confs = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
+def submit(url: str, package: Path, *words: str) -> str:
+    """What the example prints, which must end well."""
+    confs = [word for key, value in CONF.items() for word in ("--conf", f"{key}={value}")]
+    command = [*submit_command("--master", url, "--py-files", str(package)), *confs, EXAMPLE, *words]
     done = subprocess.run(
-        [*command, *confs, *words],
-        env=os.environ | environment(with_sources=with_sources),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
+        command, env=os.environ | environment(), capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr[-5_000:]
     return done.stdout
+
+
+def sent_packages(folder: Path) -> set[str]:
+    """Names of the packages that executors have got."""
+    return {found.name for found in folder.glob("worker-*/app-*/*/pykraft*.zip")}
 
 
 @pytest.fixture(scope="module")
@@ -57,27 +57,19 @@ def url(folder: Path) -> Iterator[str]:
 
 
 def test_a_cluster_makes_the_same_tables(url: str, folder: Path, tmp_path: Path) -> None:
-    path = write_log(tmp_path / "log")
-    package = tmp_path / "pykraft.zip"
+    path, package, tables = write_log(tmp_path / "log"), tmp_path / "pykraft-submitted.zip", tmp_path / "tables"
     write_package(package)
-    submitted, commanded = (tmp_path / name for name in ("submitted", "commanded"))
-    trigger = str(RECORDS_PER_TRIGGER)
-    command = submit_command("--master", url, "--py-files", str(package))
-    told = run(
-        *command,
-        conf=CONF | {"spark.cores.max": "1"},  # one worker: the command below uses both
-        words=[EXAMPLE, "--tables", str(submitted), "--path", path, "--records-per-trigger", trigger],
-    )
-    words = ["--tables", str(commanded), "--path", path, "--max-records-per-trigger", trigger, "--master", url]
-    run(sys.executable, "-m", "pykraft", "pipeline", "run", conf=CONF, words=words, with_sources=True)
-    sent = {found.name for found in folder.glob("worker-*/app-*/*/pykraft*.zip")}
-    assert {package.name} < sent
+    words = ["--tables", str(tables), "--path", path, "--records-per-trigger", str(RECORDS_PER_TRIGGER)]
+    told = submit(url, package, *words)
+    assert package.name in sent_packages(folder)
     assert "silver_records: 222 rows" in told
     assert '{"leader_id": 1, "records": 100}' in told
-    for tables in (submitted, commanded):
-        assert counts_of(tables) == COUNTS
-        assert digests_of(tables) == DIGESTS
+    assert counts_of(tables) == COUNTS
+    assert digests_of(tables) == DIGESTS
 
 
-def test_a_round_of_kills_while_copies_of_tasks_run(url: str, tmp_path: Path) -> None:
+def test_a_round_of_kills_while_copies_of_tasks_run(url: str, folder: Path, tmp_path: Path) -> None:
+    """Of the command, which sends its package itself."""
+    before = sent_packages(folder)
     assert run_rounds(tmp_path, rounds=1, throughput=100, seed=4, master=url) == []
+    assert sent_packages(folder) > before

@@ -20,7 +20,7 @@ from lab.benchmarks.suite.results import ROOT, Results, SuiteRun, busy_cores
 from lab.progress import ReportProgress
 from pykraft.errors import LocalQuorumError
 from pykraft.local.child import Children
-from tests.spark.beside import environment, install
+from tests.beside import environment, install
 from tests.spark.oldest_pyspark import REQUIREMENTS
 
 CONTROL_RECORDS_MAX: Final = 10

@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "kv": ("pykraft.cli.kv.command", "Run the key-value store as a service: serve, get, put, del, watch, lock."),
     "local": ("pykraft.cli.local", "Run a quorum on this machine: up, status, down."),
     "machine": ("pykraft.cli.machine", "See to the state machine of a live quorum: skip."),
+    "metadata": ("pykraft.cli.metadata", "Show what a Kafka cluster's metadata log holds, at any moment."),
     "pipeline": ("pykraft.cli.pipeline.command", "Write a quorum's log into tables with Spark."),
     "quorum": ("pykraft.cli.quorum.command", "Describe and change a live quorum, like kafka-metadata-quorum."),
     "server": ("pykraft.cli.server", "Run a node."),

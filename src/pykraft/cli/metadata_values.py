@@ -6,6 +6,7 @@ Invariant: no value of a log makes a command fail.
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,8 +14,15 @@ import click
 
 from pykraft.cli.printable import printable
 from pykraft.config import METADATA_TOPIC_NAME
-from pykraft.errors import ProtocolError
-from pykraft.protocol.metadata.record import MetadataRecord, one_line, read_metadata_record, without_secrets
+from pykraft.errors import ProtocolError, UsageError
+from pykraft.protocol.metadata.record import (
+    MetadataRecord,
+    metadata_tables,
+    one_line,
+    read_metadata_record,
+    without_secrets,
+)
+from pykraft.text.words import did_you_mean
 from pykraft.types import Buffer
 
 _FOLDER: Final = re.compile(rf"{METADATA_TOPIC_NAME}-[0-9]+(\..*)?")
@@ -38,6 +46,20 @@ def metadata_json(value: Buffer | None) -> dict[str, Any]:
     """``payload``, as kafka-dump-log has it, or ``payloadProblem``: why there is none."""
     record = _read(value)
     return {"payload": record.json()} if isinstance(record, MetadataRecord) else {"payloadProblem": record}
+
+
+def metadata_type(value: Buffer | None) -> str | None:
+    """Kafka's name of the record's type; None for what cannot be read, which is always shown."""
+    record = _read(value)
+    return record.type if isinstance(record, MetadataRecord) else None
+
+
+def known_types(option: str, names: Sequence[str]) -> frozenset[str]:
+    """Names of types as an option gives them, in whatever case. Errors: UsageError."""
+    found = frozenset(name.upper() for name in names)
+    for name in sorted(found - metadata_tables().keys()):
+        raise UsageError(f"{option} {name}: Kafka has no such type{did_you_mean(name, metadata_tables())}")
+    return found
 
 
 def metadata_text(value: Buffer | None) -> str:

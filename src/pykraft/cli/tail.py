@@ -29,7 +29,7 @@ from pykraft.cli.client_options import (
     controllers_option,
     timeout_option,
 )
-from pykraft.cli.metadata_values import decoder_option, metadata_json, metadata_text
+from pykraft.cli.metadata_values import decoder_option, known_types, metadata_json, metadata_text, metadata_type
 from pykraft.cli.parsing.value import NumberType, json_lines_option, start_option
 from pykraft.cli.printable import WaitingLine, printable
 from pykraft.client.reader import StateReader
@@ -43,6 +43,7 @@ from pykraft.snapshot.files import stem_of
 from pykraft.types import Buffer, Offset, OffsetAndEpoch
 
 OFFSET_MAX: Final = 2**63 - 1
+NO_OP: Final = "NO_OP_RECORD"
 _COMPACT: Final = json.JSONEncoder(separators=(",", ":"))
 
 
@@ -57,19 +58,36 @@ class TailOptions:
     with_snapshot: bool
     decodes: bool | None
     """None: where the topic is that of Kafka's controllers."""
+    types: frozenset[str]
+    """Types of Kafka's metadata records; none: all."""
+    excluded: frozenset[str]
     as_json: bool
 
     def form(self, topic_name: str) -> Form:
-        """How records of this topic are printed."""
+        """How records of this topic are printed. Errors: UsageError when their types are not known."""
         decodes = topic_name == METADATA_TOPIC_NAME if self.decodes is None else self.decodes
-        return _JsonForm(decodes=decodes) if self.as_json else _TextForm(decodes=decodes)
+        if self.types and not decodes:
+            raise UsageError(f"--type is for Kafka's metadata records, and those of {topic_name} are not decoded")
+        form = _JsonForm if self.as_json else _TextForm
+        return form(decodes=decodes, types=self.types, excluded=self.excluded)
 
 
 class Form(ABC):
     """Renders records as lines."""
 
-    def __init__(self, *, decodes: bool) -> None:
+    def __init__(
+        self, *, decodes: bool, types: frozenset[str] = frozenset(), excluded: frozenset[str] = frozenset()
+    ) -> None:
         self._decodes = decodes
+        self._types = types
+        self._excluded = excluded
+
+    def shows(self, value: Buffer | None) -> bool:
+        """Whether a record with this value is wanted."""
+        if not self._decodes:
+            return True
+        found = metadata_type(value)
+        return found is None or (found in self._types if self._types else found not in self._excluded)
 
     @abstractmethod
     def of_record(self, batch: CommittedBatch, record: Record) -> str:
@@ -94,6 +112,15 @@ class _EnoughError(Exception):
     "--load-snapshot", is_flag=True, help="Print the newest snapshot first if the log no longer holds its records."
 )
 @decoder_option
+@click.option("--type", "types", multiple=True, metavar="NAME", help="Only metadata records of this type; repeatable.")
+@click.option(
+    "--exclude",
+    multiple=True,
+    metavar="NAME",
+    default=(NO_OP,),
+    show_default=True,
+    help="No metadata records of this type; may be repeated. Kafka writes two no-ops a second.",
+)
 @json_lines_option("per record, with its value in base64")
 @command_config_option
 @timeout_option
@@ -106,6 +133,8 @@ def tail(  # noqa: PLR0913 - one argument for each option
     print_control: bool,
     load_snapshot: bool,
     decodes: bool | None,
+    types: tuple[str, ...],
+    exclude: tuple[str, ...],
     as_json: bool,
     command_config: Path | None,
     timeout: float | None,
@@ -125,6 +154,8 @@ def tail(  # noqa: PLR0913 - one argument for each option
         with_control=print_control,
         with_snapshot=load_snapshot,
         decodes=decodes,
+        types=known_types("--type", types),
+        excluded=known_types("--exclude", exclude),
         as_json=as_json,
     )
     asyncio.run(_print(options, wanted))
@@ -175,7 +206,7 @@ class _Paper:
         """Print a snapshot, which replaces all records before its end. Errors: as `put`."""
         async for batch in reader:
             at, wall_ms = reader.snapshot_id, batch.append_timestamp_ms
-            self.put(form.of_state(at, wall_ms, value) for value in batch.records)
+            self.put(form.of_state(at, wall_ms, value) for value in batch.records if form.shows(value))
         self.end_at(reader.snapshot_id.offset)
 
     def put(self, lines: Iterable[str], end_offset: Offset | None = None) -> None:
@@ -200,7 +231,7 @@ def _lines(batch: CommittedBatch, first_offset: Offset, form: Form, *, with_cont
     if batch.is_control and not with_control:
         return
     for record in _records(batch):
-        if record.offset >= first_offset:
+        if record.offset >= first_offset and (batch.is_control or form.shows(record.value)):
             yield form.of_record(batch, record)
 
 

@@ -22,7 +22,7 @@ from pykraft.core.status import Status
 from pykraft.host.peers import PeerProblem, Peers
 from pykraft.host.ports import Ports
 from pykraft.text.words import counted
-from pykraft.types import Instant, ReplicaKey, Voter, VoterSet, uuid_text
+from pykraft.types import Instant, ReplicaKey, ReportKind, Voter, VoterSet, uuid_text
 
 
 class VoterMismatch:
@@ -135,10 +135,12 @@ class LeaderlessReport:
             return
         self._interval_ms = min(2 * self._interval_ms, INTERVAL_MS_MAX)
         self._due_ms = now.mono_ms + self._interval_ms
+        # An embedded node logs warnings by default: it must not wait in silence for others that never come.
+        kind = ReportKind.LEADERLESS if self._is_told else ReportKind.EVENT
         self._is_told = True
         own = own_problem(status, self._key, it="this node", its="this node's", path_of=str)
         reasons = "; ".join([*filter(None, [own]), *self._of_peers(status, now)]) or "no other node was asked yet"
-        self._ports.report(Report(text=f"no leader for {_seconds(self._since_ms, now)}: {reasons}"))
+        self._ports.report(Report(text=f"no leader for {_seconds(self._since_ms, now)}: {reasons}", kind=kind))
 
     def _is_led(self, status: Status, now: Instant) -> bool:
         if status.serving_leader is None or status.role.startswith(PROSPECTIVE):

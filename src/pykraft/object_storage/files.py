@@ -11,7 +11,9 @@ three times AHEAD_SIZE_BYTES or a larger read.
 
 A store is a bucket, a container or a name node of Apache Arrow's file systems, which Spark's extra brings anyway (ADR
 113). Credentials and endpoints come from the library's own places: the environment, and the configuration files of the
-cloud. Invariants: nothing is written; an error of the library leaves this file as a `StorageError` with the URI and a
+cloud. Only Spark's sink writes, through obstore, which can write under a condition (ADR 212).
+
+Invariants: `Files` writes nothing; an error of a library leaves this file as a `StorageError` with the URI and a
 reason of ours. The library's own text may hold parts of a request, so only its error code is passed on.
 
 Source: ours; Apache Arrow's ``pyarrow.fs``.
@@ -26,7 +28,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from glob import glob, has_magic
 from pathlib import Path
 from threading import Lock
@@ -60,6 +62,8 @@ _DENIED: Final = (
     "MISSING_AUTHENTICATION_TOKEN",
     "UNRECOGNIZED_CLIENT",
     "PERMISSION_DENIED",
+    "403 Forbidden",
+    "401 Unauthorized",
     "UNAUTHENTICATED",
     "HTTP status 401",
     "HTTP status 403",
@@ -67,9 +71,15 @@ _DENIED: Final = (
     "AuthorizationFailure",
 )
 _REASONS: Final[Mapping[str, tuple[str, ...]]] = {
-    "there is no such bucket": ("NO_SUCH_BUCKET", "ContainerNotFound", "bucket does not exist"),
+    "there is no such bucket": ("NO_SUCH_BUCKET", "NoSuchBucket", "ContainerNotFound", "bucket does not exist"),
     "access is denied: give credentials in the environment or the configuration files": _DENIED,
-    "the storage cannot be reached": ("NETWORK_CONNECTION", "curlCode", "UNAVAILABLE", "Could not resolve host"),
+    "the storage cannot be reached": (
+        "NETWORK_CONNECTION",
+        "curlCode",
+        "UNAVAILABLE",
+        "Could not resolve host",
+        "error sending request",
+    ),
     "it needs Hadoop's client: JAVA_HOME, HADOOP_HOME and CLASSPATH (hadoop classpath --glob)": ("libjvm", "libhdfs"),
     "the library that reads it was built without this kind of storage": ("built without", "not built with"),
 }
@@ -139,12 +149,15 @@ class Store:
         self._is_folder = fs.FileType.Directory
         self._is_missing = fs.FileType.NotFound
         is_s3 = SCHEMES[scheme] == "s3"
+        self._s3: Any = {}
         place = authority.removeprefix(ANONYMOUS) if is_s3 else authority
-        self._fs, self._root = fs.FileSystem.from_uri(f"{SCHEMES[scheme]}://{place}")
+        self._place = f"{SCHEMES[scheme]}://{place}"
+        self._fs, self._root = fs.FileSystem.from_uri(self._place)
         if is_s3:
             # The library repeats refused connections only, unless it is told to.
             endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
             protocol, _, host = endpoint.rpartition("://")
+            self._s3 = {"region": self._fs.region, **({"endpoint": endpoint} if host else {})}
             self._fs = fs.S3FileSystem(
                 anonymous=authority.startswith(ANONYMOUS),
                 region=self._fs.region,
@@ -176,6 +189,65 @@ class Store:
     def _name(self, path: UriPath) -> str:
         return f"{self._root.rstrip('/')}/{path.key}" if path.key else self._root
 
+    @contextmanager
+    def new_object(self, path: UriPath) -> Iterator[Callable[[bytes], object]]:
+        """What is written within the block is an object after it; if the block fails, there is none.
+
+        Memory holds three parts of AHEAD_SIZE_BYTES. Errors: StorageError.
+        """
+        with _writing(path) as to:
+            file = to.open_writer(self._writer, path.key, buffer_size=AHEAD_SIZE_BYTES, max_concurrency=2)
+
+        def write(data: bytes) -> None:
+            with _writing(path):
+                file.write(data)
+
+        try:
+            yield write
+        except BaseException as error:
+            with suppress(StorageError), _writing(path):
+                file.__exit__(type(error), error, None)  # gives up what was sent
+            raise
+        with _writing(path):
+            file.close()
+
+    def create(self, path: UriPath, content: bytes) -> bool:
+        """Whether there was no such object, so that there is this one now. Errors: StorageError."""
+        with _writing(path) as to:
+            try:
+                to.put(self._writer, path.key, content, mode="create")
+            except to.exceptions.AlreadyExistsError:
+                return False
+        return True
+
+    def replace(self, path: UriPath, content: bytes) -> None:
+        """Errors: StorageError."""
+        with _writing(path) as to:
+            to.put(self._writer, path.key, content, use_multipart=False)
+
+    def remove(self, paths: Sequence[UriPath]) -> None:
+        """Remove these objects, if they are there. Errors: StorageError."""
+        with _writing(paths[0]) as to:
+            to.delete(self._writer, [each.key for each in paths])
+
+    def remove_folder(self, path: UriPath) -> None:
+        """Remove every object below this name. Errors: StorageError."""
+        with _writing(path) as to:
+            for found in to.list(self._writer, f"{path.key}/"):
+                to.delete(self._writer, [each["path"] for each in found])
+
+    @cached_property
+    def _writer(self) -> Any:  # noqa: ANN401 - the library's
+        from obstore.store import from_url
+
+        is_plain = self._s3.get("endpoint", "").startswith("http://")
+        return from_url(
+            self._place,
+            config=self._s3,
+            client_options={"allow_http": is_plain},
+            retry_config={"max_retries": ATTEMPTS_MAX - 1},
+        )
+
 
 def store_of(path: UriPath) -> Store:
     """The store that holds this. Errors: StorageError; UsageError if the library is not installed."""
@@ -204,6 +276,18 @@ def _telling(path: UriPath, doing: str) -> Iterator[None]:
     except (OSError, ValueError, RuntimeError) as error:
         # Its text and its traceback stay here: they may hold parts of a request.
         raise StorageError(path, f"cannot {doing}: {_reason(str(error))}") from None
+
+
+@contextmanager
+def _writing(path: UriPath) -> Iterator[Any]:
+    """Within this block, the library that writes, whose errors become ours."""
+    with imported_for(f"to write to {path.scheme}://"):
+        import obstore
+        import obstore.exceptions
+    try:
+        yield obstore
+    except (obstore.exceptions.BaseError, OSError) as error:
+        raise StorageError(path, f"cannot write: {_reason(str(error))}") from None
 
 
 def _reason(text: str) -> str:

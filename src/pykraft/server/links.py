@@ -272,8 +272,7 @@ class Links:
     def link_ready(self, link: Link) -> None:
         """See `pykraft.server.link.LinkOwner`: at once, unless others wait or this turn of the loop is used up."""
         self._ready.append(link)
-        # An answer may call this while its request is still being passed on: the next one then queues behind the
-        # others.
+        # While one is being passed on, its client's next request queues behind those of the others.
         if len(self._ready) == 1 and self._passed_on < REQUESTS_PER_TURN_MAX and not self._is_passing_on:
             self._pass_on()
         if not self._is_turn_due and (self._ready or self._passed_on):

@@ -79,14 +79,15 @@ class Confluent:
         """See `ClientProgram`."""
         admin = AdminClient({"bootstrap.servers": target.servers})
         metadata = admin.list_topics(target.topic, timeout=TIMEOUT_S)
-        cluster = admin.describe_cluster(request_timeout=TIMEOUT_S).result()
+        if hasattr(admin, "describe_cluster"):  # the oldest one has none
+            assert admin.describe_cluster(request_timeout=TIMEOUT_S).result().cluster_id == metadata.cluster_id
         consumer = self._consumer(target)
         partition = TopicPartition(target.topic, 0)
         low, high = consumer.get_watermark_offsets(partition, timeout=TIMEOUT_S)
         [at_time] = consumer.offsets_for_times([TopicPartition(target.topic, 0, 1)], timeout=TIMEOUT_S)
         consumer.close()
         return {
-            "cluster_id": cluster.cluster_id,
+            "cluster_id": metadata.cluster_id,
             "nodes": sorted(metadata.brokers),
             "leader": metadata.topics[target.topic].partitions[0].leader,
             "start_offset": low,

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from pykraft.local.child import Children, wait_until
 from pykraft.local.voters import HOST, free_ports
-from tests.spark import beside
+from tests import beside
 from tests.spark.archive import quick_java
 from tests.spark.engines.trials import TRIALS, Scene
 from tests.spark.standalone import START_TIMEOUT_S, environment, submit_command

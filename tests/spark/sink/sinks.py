@@ -38,11 +38,12 @@ def batches_of(
 class Sink:
     """The query ``a-query`` into a quorum of one."""
 
-    def __init__(self, folder: Path, **changes: Any) -> None:
-        """``changes`` are fields of the node's configuration."""
+    def __init__(self, folder: Path, root: Path | None = None, **changes: Any) -> None:
+        """``root`` has staged rows if it is not in ``folder``; ``changes`` are fields of the node's configuration."""
         self.node = OneNode(folder / "quorum", serves_clients=True, **changes)
-        self.root = folder / "staging"
-        self.root.mkdir()
+        self.root = root or folder / "staging"
+        if root is None:
+            self.root.mkdir()
         self.folder = QueryFolder(self.root, "a-query")
         self.options = SinkOptions(
             controllers=(self.node.endpoint,),

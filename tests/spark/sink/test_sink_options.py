@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from pykraft.errors import UsageError
+from pykraft.object_storage.uris import located
 from pykraft.spark.sink.sink_options import SinkOptions, parse_sink_options
 from pykraft.types import Endpoint
 
@@ -41,10 +42,12 @@ def test_case_does_not_matter() -> None:
         ({"checkpointLocation": "file:///c/with%20space"}, "/c/with space/pykraft-sink"),
         ({"checkpointLocation": "s3://bucket/c", "stagingLocation": "file:/s"}, "/s"),
         ({"stagingLocation": "/s"}, "/s"),
+        ({"checkpointLocation": "s3a://bucket/c"}, "s3a://bucket/c/pykraft-sink"),
+        ({"checkpointLocation": "dbfs:/c", "stagingLocation": "abfss://c@a/s"}, "abfss://c@a/s"),
     ],
 )
 def test_a_stream_stages_in_its_checkpoint_unless_told_where(options: dict[str, str], staging: str) -> None:
-    assert parsed(options, is_stream=True).staging == Path(staging)
+    assert parsed(options, is_stream=True).staging == located(staging)
 
 
 @pytest.mark.parametrize(
@@ -52,8 +55,8 @@ def test_a_stream_stages_in_its_checkpoint_unless_told_where(options: dict[str, 
     [
         ({}, "give the stream the option checkpointLocation, or stagingLocation"),
         (
-            {"checkpointLocation": "s3://bucket/c"},
-            "such as /shared/folder; for another file system give stagingLocation",
+            {"checkpointLocation": "hdfs://host/c"},
+            "such as /shared/folder, or a URI of s3.*abfss://; for another file system give stagingLocation",
         ),
         ({"stagingLocation": "hdfs:///s"}, "the option stagingLocation = 'hdfs:///s': it must be a folder"),
         ({"stagingLocation": "/s", "jobId": "x"}, "a stream has its own id"),

@@ -19,7 +19,6 @@ from rich.console import Console
 
 from pykraft.cli.parsing import value
 from pykraft.cli.parsing.group import Group
-from pykraft.cli.pipeline.metadata import metadata
 from pykraft.cli.printable import print_table
 from pykraft.errors import UsageError
 from pykraft.process.extras import imported_for
@@ -392,6 +391,3 @@ def _leader(row: Mapping[str, Any]) -> tuple[str, ...]:
     gap = "" if row["gap_ms"] is None else str(row["gap_ms"])
     cells = (row["epoch"], row["leader_id"], row["first_offset"], row["last_offset"], begun, f"{row['records']:,}", gap)
     return tuple(map(str, cells))
-
-
-pipeline.add_command(metadata)

@@ -21,14 +21,10 @@ Source: ADR 097; KIP-98; Spark's ``StreamingWrite.commit`` and ``HDFSMetadataLog
 
 import asyncio
 import json
-import os
-import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
-from uuid import uuid4
 
 from pykraft.client.remote.leader_search import Patience
 from pykraft.client.remote.numbered_appender import NumberedAppender
@@ -40,16 +36,16 @@ from pykraft.errors import (
     StorageError,
     UsageError,
 )
-from pykraft.log.os_fs import OsFs
 from pykraft.protocol.batch import number_batch, read_header
 from pykraft.protocol.records import iterate_records
+from pykraft.spark.sink import shared_folder
 from pykraft.spark.sink.sink_options import BATCH_SIZE_BYTES_MAX, SinkOptions
 from pykraft.spark.sink.staged import StagedBatch, StagedFile, staged_batches
 from pykraft.text.words import counted
 from pykraft.types import Offset
 
 VERSION = 1
-MANIFEST, PROGRESS, ROWS, UNFINISHED = ".manifest.json", ".progress.json", ".rows", ".tmp"
+MANIFEST, PROGRESS, ROWS = ".manifest.json", ".progress.json", ".rows"
 R = TypeVar("R")
 
 
@@ -125,31 +121,25 @@ class QueryFolder:
         The driver that finds another one than it gave repeats a micro-batch.
         """
         path = self._manifest_path(manifest)
-        content = {"version": VERSION, **asdict(manifest)}
         try:
-            self.path.mkdir(exist_ok=True)
-            written = self._write(path, content)
-            try:
-                # A link appears with its whole content, and only if the name is free.
-                os.link(written, path)
-            except FileExistsError:
-                return _read(path, _parsed_manifest)
-            finally:
-                written.unlink()
-            OsFs().sync_dir(self.path)
+            if shared_folder.create(path, _json({"version": VERSION, **asdict(manifest)})):
+                return manifest
         except OSError as error:
             problem = f"the manifest cannot be created; the folder needs hard links: {error}"
             raise StorageError(path, problem) from error
-        return manifest
+        there = _read(path, _parsed_manifest)
+        if there is None:
+            raise StorageError(path, "another driver withdrew it, since a row was refused: start the query again")
+        # It is this one if the storage's answer was lost, and the request was repeated.
+        return manifest if there == manifest else there
 
     def progress(self, manifest: Manifest) -> Appended:
         """How far this micro-batch is. Errors: StorageError."""
-        path = self._progress_path(manifest.batch_id)
-        return _read(path, lambda content: Appended(**content)) if path.exists() else Appended()
+        return _read(self._progress_path(manifest.batch_id), lambda content: Appended(**content)) or Appended()
 
     def is_finished(self, manifest: Manifest) -> bool:
         """Whether all of an earlier micro-batch is in the log: that is noted, or its rows were removed after it was."""
-        return self.progress(manifest).is_done or not self.rows_folder(manifest.batch_id).exists()
+        return self.progress(manifest).is_done or not shared_folder.entries(self.rows_folder(manifest.batch_id))
 
     def note(self, manifest: Manifest, progress: Appended) -> None:
         """Write how far it is. Errors: StorageError."""
@@ -157,8 +147,7 @@ class QueryFolder:
         if self.progress(manifest).is_done:
             return  # another driver repeated this micro-batch
         try:
-            self._write(path, asdict(progress)).replace(path)
-            OsFs().sync_dir(self.path)
+            shared_folder.replace(path, _json(asdict(progress)))
         except OSError as error:
             raise StorageError(path, f"the progress cannot be written: {error}") from error
 
@@ -166,19 +155,19 @@ class QueryFolder:
         """All of it is in the log: note that, and remove its rows and what is older. Errors: StorageError."""
         self.note(manifest, Appended(batches=manifest.batches, rows=manifest.rows, is_done=True))
         kept = {self._manifest_path(manifest), self._progress_path(manifest.batch_id)}
-        for path in self._named(MANIFEST, PROGRESS, ROWS, UNFINISHED):
+        for path in self._named(MANIFEST, PROGRESS, ROWS, shared_folder.UNFINISHED):
             number = path.name.partition(".")[0]
             if path in kept or not number.isdecimal() or int(number) > manifest.batch_id:
                 continue
             if path.name.endswith(ROWS):
-                shutil.rmtree(path, ignore_errors=True)
+                shared_folder.remove_folder(path)
             else:
-                path.unlink(missing_ok=True)
+                shared_folder.remove(path)
 
     def withdraw(self, manifest: Manifest) -> None:
         """Nothing of this micro-batch is in the log or ever will be: it may get other rows."""
-        self._progress_path(manifest.batch_id).unlink(missing_ok=True)
-        self._manifest_path(manifest).unlink(missing_ok=True)
+        shared_folder.remove(self._progress_path(manifest.batch_id))
+        shared_folder.remove(self._manifest_path(manifest))
 
     def discard(self, batch_id: int, files: Iterable[StagedFile]) -> None:
         """Remove these files, except those that the manifest of this micro-batch names. Errors: StorageError."""
@@ -186,10 +175,10 @@ class QueryFolder:
         kept = {each.name for each in manifest.files} if manifest is not None and manifest.batch_id == batch_id else ()
         for each in files:
             if each.name not in kept:
-                (self.rows_folder(batch_id) / each.name).unlink(missing_ok=True)
+                shared_folder.remove(self.rows_folder(batch_id) / each.name)
 
     def remove(self) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
+        shared_folder.remove_folder(self.path)
 
     def _manifest_path(self, manifest: Manifest) -> Path:
         return self.path / f"{manifest.batch_id}.{manifest.generation}{MANIFEST}"
@@ -198,17 +187,7 @@ class QueryFolder:
         return self.path / f"{batch_id}{PROGRESS}"
 
     def _named(self, *ends: str) -> list[Path]:
-        with suppress(FileNotFoundError):
-            return [path for path in self.path.iterdir() if path.name.endswith(ends)]
-        return []
-
-    def _write(self, path: Path, content: Mapping[str, Any]) -> Path:
-        written = path.with_name(f"{path.name}-{uuid4().hex}{UNFINISHED}")
-        with written.open("x", encoding="utf-8") as file:
-            json.dump(content, file)
-            file.flush()
-            os.fsync(file.fileno())
-        return written
+        return [path for path in shared_folder.entries(self.path) if path.name.endswith(ends)]
 
 
 def next_generation(manifest: Manifest, *, producer_id: int) -> Manifest:
@@ -223,11 +202,14 @@ def _parsed_manifest(content: dict[str, Any]) -> Manifest:
     return Manifest(files=files, **content)
 
 
-def _read(path: Path, parse: Callable[[dict[str, Any]], R]) -> R:
+def _json(content: Mapping[str, Any]) -> bytes:
+    return json.dumps(content).encode()
+
+
+def _read(path: Path, parse: Callable[[dict[str, Any]], R]) -> R | None:
+    content = shared_folder.content(path)
     try:
-        return parse(json.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise StorageError(path, f"cannot be read: {error}") from error
+        return None if content is None else parse(json.loads(content))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StorageError(path, f"is not what the sink wrote: {error}") from error
 

@@ -13,6 +13,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from pykraft.errors import UsageError
+from pykraft.object_storage.uris import located
 from pykraft.spark.data_source.options import CONTROLLERS, UNITS_MS, parse_controllers, wrong_option
 from pykraft.text.words import did_you_mean
 from pykraft.types import Endpoint
@@ -42,6 +43,8 @@ REFUSED: Final[Mapping[str, str]] = {
 }
 """Names, and what to do instead."""
 NO_PRODUCER: Final = "the sink has no Kafka producer inside, so leave it out"
+WRITTEN_SCHEMES: Final = ("s3", "s3a", "gs", "gcs", "abfs", "abfss")
+"""Of object storage with conditional writes."""
 _JOB_TEXT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _NUMBER_TEXT: Final = re.compile(r"[0-9]{1,12}")
 _TIME_TEXT: Final = re.compile(r"(?P<number>[0-9]{1,6})(?P<unit>ms|s|m|h)")
@@ -118,9 +121,13 @@ def _stream_staging(given: Mapping[str, str]) -> Path:
 
 def _folder(name: str, text: str) -> Path:
     parts = urlsplit(text)
+    if parts.scheme.lower() in WRITTEN_SCHEMES:
+        return located(text)
     if parts.scheme not in ("", "file") or not parts.path:
         hint = f"; for another file system give {STAGING}, too" if name == CHECKPOINT else ""
-        raise wrong_option(name, text, f"a folder that driver and executors share, such as /shared/folder{hint}")
+        known = ", ".join(f"{scheme}://" for scheme in WRITTEN_SCHEMES)
+        wanted = f"a folder that driver and executors share, such as /shared/folder, or a URI of {known}{hint}"
+        raise wrong_option(name, text, wanted)
     return Path(unquote(parts.path) if parts.scheme else text).absolute()
 
 

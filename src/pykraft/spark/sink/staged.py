@@ -9,15 +9,17 @@ complete and synced, and nobody changes it. A reader checks each batch's CRC and
 Source: ADR 079, ADR 097; `pykraft.protocol.batch` and `pykraft.protocol.records`.
 """
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
 from uuid import uuid4
 
 from pykraft.errors import CorruptionError, ProtocolError, StorageError, UsageError
-from pykraft.log.os_fs import OsFs
+from pykraft.object_storage.files import Files, expect_reads
+from pykraft.object_storage.uris import UriPath
 from pykraft.protocol.batch import (
     HEADER_SIZE_BYTES,
     check_crc,
@@ -28,6 +30,7 @@ from pykraft.protocol.batch import (
 )
 from pykraft.protocol.primitives import encode_varint
 from pykraft.protocol.records import encode_batch
+from pykraft.spark.sink import shared_folder
 from pykraft.text.words import counted
 from pykraft.types import EPOCH_ZERO, Offset
 
@@ -164,28 +167,24 @@ def stage(folder: Path, partition: int, batches: Iterable[tuple[bytes, int]]) ->
     name = f"{partition:05d}-{uuid4().hex}"
     path = folder / name
     rows = count = size_bytes = 0
-    file = None
+    remaining = iter(batches)
+    first = next(remaining, None)
+    if first is None:
+        return None
     try:
-        for batch, batch_rows in batches:
-            if file is None:
-                _make_folder(folder)
-                file = path.open("xb")
-            file.write(batch)
-            rows, count, size_bytes = rows + batch_rows, count + 1, size_bytes + len(batch)
-        if file is None:
-            return None
-        file.flush()
-        os.fsync(file.fileno())
+        _make_folder(folder)
+        with shared_folder.new_file(path) as write:
+            for batch, batch_rows in chain([first], remaining):
+                write(batch)
+                rows, count, size_bytes = rows + batch_rows, count + 1, size_bytes + len(batch)
     except OSError as error:
         raise StorageError(path, f"rows cannot be staged: {error}") from error
-    finally:
-        if file is not None:
-            file.close()
-    OsFs().sync_dir(folder)
     return StagedFile(name=name, partition=partition, rows=rows, batches=count, size_bytes=size_bytes)
 
 
 def _make_folder(folder: Path) -> None:
+    if isinstance(folder, UriPath):
+        return  # a name of an object has no folders
     # The driver made the parents: where they are not, the folder would be one that nobody else sees.
     if not folder.parent.parent.is_dir():
         raise UsageError(
@@ -218,15 +217,14 @@ def staged_batches(folder: Path, files: Iterable[StagedFile], *, size_bytes_max:
 def _batches(path: Path, size_bytes_max: int) -> Iterator[tuple[bytearray, int]]:
     position = 0
     try:
-        with path.open("rb") as file:
-            while head := file.read(HEADER_SIZE_BYTES):
+        with closing(Files().open(path)) as file:
+            expect_reads(file, 0, file.size())
+            while head := file.pread(HEADER_SIZE_BYTES, position):
                 size_bytes = min(unpack_header(head).size_bytes, size_bytes_max)
-                data = bytearray(head + file.read(size_bytes - HEADER_SIZE_BYTES))
+                data = bytearray(file.pread(size_bytes, position))
                 header = read_header(data)
                 check_crc(data, 0, header)
                 yield data, header.records_count
                 position += size_bytes
     except ProtocolError as error:
         raise CorruptionError(path, position=position, expected="a staged batch", found=str(error)) from error
-    except OSError as error:
-        raise StorageError(path, f"staged rows cannot be read: {error}") from error

@@ -23,6 +23,7 @@ from pyspark import TaskContext
 from pyspark.sql.types import StringType, StructType
 
 from pykraft.errors import StorageError, UsageError
+from pykraft.object_storage.uris import UriPath
 from pykraft.spark.error_text import without_traceback
 from pykraft.spark.sink.commit_rows import QueryFolder
 from pykraft.spark.sink.sink_options import SinkOptions, parse_sink_options
@@ -166,7 +167,9 @@ def check_columns(schema: StructType) -> None:
 
 
 def made(root: Path) -> Path:
-    """This folder, which is made if it is missing. Errors: StorageError."""
+    """This folder, which is made if it is missing and not in object storage. Errors: StorageError."""
+    if isinstance(root, UriPath):
+        return root
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
