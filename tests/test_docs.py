@@ -50,7 +50,7 @@ def map_of_packages() -> str:
 def commands(page: str) -> Iterator[list[str]]:
     """The words of each command in the page's shell blocks."""
     for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL):
-        yield from (shlex.split(line, comments=True) for line in block.splitlines())
+        yield from (shlex.split(line, comments=True) for line in block.replace("\\\n", " ").splitlines())
 
 
 def test_the_page_of_states_draws_the_table(request: pytest.FixtureRequest) -> None:

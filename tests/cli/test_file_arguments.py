@@ -68,6 +68,7 @@ REFUSED: dict[str, str] = {
     "verify directory": ABSENT,
 }
 MADE: dict[str, str] = {
+    "certs folder": "the folder of the certificates",
     "demo report_path": "the folder of the report",
     "demo data_path": "the folder of the quorum and the tables",
     "local up path": "the folder of the quorum",

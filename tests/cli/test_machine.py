@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from pykraft.cli.main import pykraft
 from pykraft.machine import log_skips
+from pykraft.security.settings import Security
 
 WORDS = ("machine", "skip", "--bootstrap-controller", "127.0.0.1:1", "--offset", "4")
 
@@ -17,8 +18,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The offsets that the leader was asked to skip."""
     offsets: list[int] = []
 
-    async def skip(admin: Any, offset: int) -> int:
+    async def skip(admin: Any, offset: int, security: Security) -> int:
         del admin
+        assert security == Security()
         offsets.append(offset)
         return 9
 

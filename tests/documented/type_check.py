@@ -22,7 +22,10 @@ from typing import Any
 from tests.documented.blocks import blocks
 from tests.tidy.repository import ROOT
 
-PAGES = ("README.md", "docs/cli.md", "docs/client.md", "docs/embedding.md", "docs/index.md", "docs/recipes.md")
+PAGES = (
+    "README.md",
+    *("docs/cli.md", "docs/client.md", "docs/embedding.md", "docs/index.md", "docs/recipes.md", "docs/security.md"),
+)
 PACKAGES = ("pykraft.client", "pykraft.config", "pykraft.errors", "pykraft.machine", "pykraft.recipes")
 """What a program of these pages imports."""
 

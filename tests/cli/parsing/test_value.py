@@ -163,6 +163,7 @@ def test_a_word_that_is_not_similar_gets_the_list_alone() -> None:
 
 
 WITHOUT = {
+    "pykraft certs": "writes files",
     "pykraft completion": "prints a script",
     "pykraft kv serve": "runs until it is stopped",
     "pykraft local down": "prints what it stopped",
