@@ -145,11 +145,13 @@ class NodeTls:
 
     def refresh(self) -> None:
         """Take up changed files, and log what came of it."""
-        for context in self._contexts:
-            report = context.refresh()
-            if report is not None:
-                logger.log(logging.ERROR if context.is_stale else logging.INFO, "%s", report)
-        self._refreshed_s = time.monotonic()
+        try:
+            for context in self._contexts:
+                report = context.refresh()
+                if report is not None:
+                    logger.log(logging.ERROR if context.is_stale else logging.INFO, "%s", report)
+        finally:
+            self._refreshed_s = time.monotonic()
 
     def metrics(self, failed_handshakes: int) -> dict[str, float]:
         """What is about TLS; without a certificate it has no days left, NaN."""
