@@ -46,7 +46,8 @@ def test_every_option_has_help_in_one_style() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "said"), [("--help", "Commands:"), ("version", __version__), ("--version", __version__)]
+    ("word", "said"),
+    [("--help", "Commands:"), ("help", "Commands:"), *((word, __version__) for word in ("version", "--version", "-V"))],
 )
 def test_what_is_asked_most_imports_nothing_that_costs(word: str, said: str) -> None:
     code = f"""

@@ -71,7 +71,7 @@ class LazyGroup(Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, message="%(version)s")
+@click.version_option(__version__, "-V", "--version", message="%(version)s")
 def pykraft() -> None:
     """Apache Kafka's Raft (KRaft) in Python, with Kafka's own bytes on the wire and on disk."""
 

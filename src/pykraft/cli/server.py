@@ -105,7 +105,7 @@ class JsonFormatter(logging.Formatter):
     help="Keep this number of log files, the current one included.",
 )
 @click.option("--clone", type=click.Path(path_type=Path), hidden=True, help="Also look for a relative file here.")
-@click.version_option(__version__, message="%(version)s")
+@click.version_option(__version__, "-V", "--version", message="%(version)s")
 def server(  # noqa: PLR0913 - one argument for each option
     *,
     file: Path | None,

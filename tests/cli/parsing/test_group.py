@@ -23,9 +23,6 @@ MEANT = [
     ("local start", "pykraft local up"),
     ("start", "pykraft server or pykraft local up"),
     ("storage up", "pykraft local up"),
-    ("help", "pykraft --help"),
-    ("help quorum describe", "pykraft quorum describe --help"),
-    ("quorum help", "pykraft quorum --help"),
 ]
 
 
@@ -34,6 +31,12 @@ def test_the_command_that_was_meant_is_named_with_its_group(line: str, meant: st
     result = CliRunner().invoke(pykraft, line.split(), prog_name="pykraft")
     assert result.exit_code == 2
     assert result.output.splitlines()[-1].endswith(f"'; did you mean {meant}?")
+
+
+@pytest.mark.parametrize("line", ["help quorum describe", "quorum help describe"])
+def test_help_is_a_command_of_each_group(line: str) -> None:
+    wanted = CliRunner().invoke(pykraft, ["quorum", "describe", "--help"], prog_name="pykraft")
+    assert CliRunner().invoke(pykraft, line.split(), prog_name="pykraft").output == wanted.output
 
 
 def test_other_names_are_of_commands_that_exist() -> None:

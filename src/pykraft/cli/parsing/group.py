@@ -97,12 +97,16 @@ class Group(click.Group):
 
     context_class = CommandContext
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """See `click.Command`; `help COMMAND` is `COMMAND --help`."""
+        return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """See `click.Group`. Errors: click.UsageError."""
         if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
-            raise click.UsageError(f"no such command {args[0]!r}{_meant(ctx, args)}", ctx)
+            raise click.UsageError(f"no such command {args[0]!r}{_meant(ctx, args[0].lower())}", ctx)
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None:
             command.context_class = CommandContext
@@ -116,23 +120,19 @@ class Group(click.Group):
             formatter.write_dl(rows)
 
 
-def _meant(ctx: click.Context, args: Sequence[str]) -> str:
-    word = args[0].lower()
-    if word == "help":
-        found = [" ".join([ctx.command_path, *args[1:], "--help"])]
-    else:
-        root = ctx.find_root()
-        commands = list(_names(root.command, root.command_path))
-        own = [name for name in commands if name.startswith(f"{ctx.command_path} ")]
-        others = [f"{root.command_path} {name}" for name in OTHER_NAMES.get(word, ())]
-        found = (
-            _called(word, own)
-            or _called(word, commands)
-            or [name for name in others if name in own]
-            or others
-            or _similar(word, own)
-            or _similar(word, commands)
-        )
+def _meant(ctx: click.Context, word: str) -> str:
+    root = ctx.find_root()
+    commands = list(_names(root.command, root.command_path))
+    own = [name for name in commands if name.startswith(f"{ctx.command_path} ")]
+    others = [f"{root.command_path} {name}" for name in OTHER_NAMES.get(word, ())]
+    found = (
+        _called(word, own)
+        or _called(word, commands)
+        or [name for name in others if name in own]
+        or others
+        or _similar(word, own)
+        or _similar(word, commands)
+    )
     return f"; did you mean {' or '.join(found)}?" if found else ""
 
 
