@@ -3,6 +3,7 @@
 What is in the folder comes first on the path, and everything else is what the locks say.
 """
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -13,13 +14,14 @@ def install(requirements: Path) -> Path:
     """The folder with these requirements, which is filled unless it was. Errors: CalledProcessError when pip fails."""
     folder = Path(sys.prefix) / requirements.stem
     installed = folder / requirements.name  # a copy, written last
-    if installed.is_file() and installed.read_bytes() == requirements.read_bytes():
-        return folder
-    print(f"fetching {requirements.stem} into {folder}", file=sys.stderr, flush=True)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--quiet", "--upgrade"]
     exactly = ["--require-hashes", "--no-deps", "--no-build-isolation", "--requirement", str(requirements)]
-    subprocess.run([*pip, "--target", str(folder), *exactly], check=True)
-    installed.write_bytes(requirements.read_bytes())
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two workers of pytest may want the same
+        if not installed.is_file() or installed.read_bytes() != requirements.read_bytes():
+            print(f"fetching {requirements.stem} into {folder}", file=sys.stderr, flush=True)
+            subprocess.run([*pip, "--target", str(folder), *exactly], check=True)
+            installed.write_bytes(requirements.read_bytes())
     return folder
 
 

@@ -130,17 +130,18 @@ def test_values_of_kafkas_controllers_are_decoded() -> None:
 def test_no_ops_are_left_out_and_types_are_chosen() -> None:
     log = metadata_log()
     log.append(bytes.fromhex("01140000"))
-    with served(log) as bootstrap:
-        words = ("--bootstrap-controller", bootstrap)
-        of = {
-            options: [line.split("\t")[3].split()[0] for line in call(*words, *options).output.splitlines()]
-            for options in ((), ("--type", "no_op_record"), ("--exclude", "feature_level_record"))
-        }
-    assert of == {
+    expected = {
         (): ["FEATURE_LEVEL_RECORD", "no"],
         ("--type", "no_op_record"): ["no", "NO_OP_RECORD"],
         ("--exclude", "feature_level_record"): ["no", "NO_OP_RECORD"],
+        ("--exclude", ""): ["FEATURE_LEVEL_RECORD", "no", "NO_OP_RECORD"],
     }
+    with served(log) as bootstrap:
+        words = ("--bootstrap-controller", bootstrap)
+        shown = {options: call(*words, *options).output.splitlines() for options in expected}
+        every = [json.loads(line) for line in call(*words, "--json").output.splitlines()]
+    assert {options: [line.split("\t")[3].split()[0] for line in lines] for options, lines in shown.items()} == expected
+    assert [each.get("payload", {}).get("type") for each in every] == ["FEATURE_LEVEL_RECORD", None, "NO_OP_RECORD"]
 
 
 def test_a_type_is_one_of_kafkas_and_of_a_decoded_log() -> None:

@@ -95,7 +95,9 @@ def test_certificates_are_renewed_under_load_without_a_change_of_leader(children
     # A node that starts now knows the new authority only.
     follower = next(node for node in nodes if node.node_id != cluster.journal.leader_id())
     follower.process.kill()
+    mark = cluster.journal.mark()
     follower.start()
+    cluster.journal.wait_for_started(follower.node_id, since=mark, process=follower.process)
     stop_under_load(cluster)
 
 

@@ -55,8 +55,8 @@ def metadata_type(value: Buffer | None) -> str | None:
 
 
 def known_types(option: str, names: Sequence[str]) -> frozenset[str]:
-    """Names of types as an option gives them, in whatever case. Errors: UsageError."""
-    found = frozenset(name.upper() for name in names)
+    """Names of types as an option gives them, in whatever case; an empty one is none. Errors: UsageError."""
+    found = frozenset(name.upper() for name in names if name)
     for name in sorted(found - metadata_tables().keys()):
         raise UsageError(f"{option} {name}: Kafka has no such type{did_you_mean(name, metadata_tables())}")
     return found

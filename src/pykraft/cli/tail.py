@@ -117,9 +117,7 @@ class _EnoughError(Exception):
     "--exclude",
     multiple=True,
     metavar="NAME",
-    default=(NO_OP,),
-    show_default=True,
-    help="No metadata records of this type; may be repeated. Kafka writes two no-ops a second.",
+    help="No metadata records of this type; repeatable, '' is none.  [default: NO_OP_RECORD, with --json none]",
 )
 @json_lines_option("per record, with its value in base64")
 @command_config_option
@@ -155,7 +153,8 @@ def tail(  # noqa: PLR0913 - one argument for each option
         with_snapshot=load_snapshot,
         decodes=decodes,
         types=known_types("--type", types),
-        excluded=known_types("--exclude", exclude),
+        # Programs get all that there is; people would not find anything between two no-ops a second.
+        excluded=known_types("--exclude", exclude or (() if as_json else (NO_OP,))),
         as_json=as_json,
     )
     asyncio.run(_print(options, wanted))
