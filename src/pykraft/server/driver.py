@@ -341,14 +341,15 @@ class Driver:
         self._links.close_all()
         if self._prometheus is not None:
             self._prometheus.close()
-        for listening in chain(*self._sockets.values()):
-            listening.close()
         if self._timer is not None:
             self._timer.cancel()
         closed: asyncio.Future[BaseException | None] = self._loop.create_future()
         # The lanes may wait for the disk, and the loop must not.
         threading.Thread(target=self._close_files, args=(closed,), name="pykraft-closing", daemon=True).start()
         done, _ = await asyncio.wait([closed], timeout=LANE_STOP_TIMEOUT_S)
+        # The servers have closed theirs by now; these are of listeners that never served.
+        for listening in chain(*self._sockets.values()):
+            listening.close()
         if not done:
             logger.error("the disk did not finish in %.0f s; the next start recovers", LANE_STOP_TIMEOUT_S)
         elif (error := closed.result()) is not None:

@@ -19,6 +19,7 @@ import errno
 import socket
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
@@ -236,7 +237,12 @@ class Links:
         if self._room_timer is not None:
             self._room_timer.cancel()
         for server in self._servers:
-            server.close()
+            # A connection that asyncio accepted in this turn is lost, and stays open, if its server is closed before
+            # the next one: first accept no more. uvloop, which refuses to be told so, has no such turn.
+            for listening in server.sockets:
+                with suppress(RuntimeError):
+                    self._loop.remove_reader(listening)
+            self._loop.call_soon(self._loop.call_soon, server.close)
         for handshakes in self._handshakes:
             handshakes.close()
         for connection in [*self._links, *self._dials]:
