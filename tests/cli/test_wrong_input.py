@@ -111,7 +111,6 @@ USAGE: list[tuple[str, str]] = [
     ("completion bsh", "did you mean bash?"),
     ("verify empty", "empty: Not a directory"),
     ("describe", "no such command describe; did you mean pykraft quorum describe?"),
-    ("help tail", "did you mean pykraft tail --help?"),
     ("local start", "did you mean pykraft local up?"),
     ("local up --nodez 3", "no such option --nodez; did you mean --nodes?"),
     ("local up --nodes three", "--nodes three: give a whole number"),
