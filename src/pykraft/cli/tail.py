@@ -84,8 +84,8 @@ class Form(ABC):
 
     def shows(self, value: Buffer | None) -> bool:
         """Whether a record with this value is wanted."""
-        if not self._decodes:
-            return True
+        if not self._decodes or not (self._types or self._excluded):
+            return True  # and is not read here, only where it is printed
         found = metadata_type(value)
         return found is None or (found in self._types if self._types else found not in self._excluded)
 

@@ -219,8 +219,8 @@ class AppendRun:
             return await self._run(descriptor)
 
     async def _run(self, descriptor: int) -> signal.Signals | None:
-        patience = self._options.patience(WaitingLine().show)
         options = self._options
+        patience = options.patience(WaitingLine().show)
         async with Appender(
             options.bootstrap, client_id=options.client_id, patience=patience, security=options.security
         ) as appender:
