@@ -311,6 +311,14 @@ def test_a_base_offset_other_than_0_is_overwritten_unless_the_batch_is_compresse
     check(b"\0\0\0\0\0\0\0\1" + GOOD[8:])
 
 
+@pytest.mark.parametrize("strict", [None, StrictProfile(why="a test asks")], ids=["any", "kraft"])
+def test_a_time_beyond_the_quick_check_is_read_record_by_record(strict: StrictProfile | None) -> None:
+    far_ms, count = 2**62, module.RECORDS_PER_STEP + 1
+    batch = encode_batch([b"a"] * count, base_offset=Offset(0), epoch=Epoch(4), timestamp_ms=far_ms)
+    header, _ = run_steps(check_client_batch(batch[1], size_bytes_max=2**20, strict=strict))
+    assert (header.records_count, header.max_timestamp) == (count, far_ms)
+
+
 def test_a_batch_of_any_client_is_taken() -> None:
     check(GOOD)
     check(GOOD, must_be_kraft=True)
