@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pykraft import recipes
@@ -564,7 +565,9 @@ BUGS = {
     "keys_outlive_their_lease": RecipeBug(keys_outlive_their_lease, 0, "StoreIsAsTold"),
     "leases_are_not_in_snapshots": RecipeBug(leases_are_not_in_snapshots, 0, "StoreIsAsTold"),
     "snapshot_renews_leases": RecipeBug(snapshot_renews_leases, 0, "EqualReplicas"),
-    "half_of_a_snapshot_ends_the_node": RecipeBug(half_of_a_snapshot_ends_the_node, 0, "NodesStayUp"),
+    "half_of_a_snapshot_ends_the_node": RecipeBug(
+        half_of_a_snapshot_ends_the_node, 20262, "NodesStayUp", partial(run_recipes, check_every=3)
+    ),
     "snapshot_has_a_later_session": RecipeBug(snapshot_has_a_later_session, 100, "EqualReplicas"),
     "snapshot_has_later_keys": RecipeBug(snapshot_has_later_keys, 2, "EqualReplicas"),
     "transaction_applies_half": RecipeBug(transaction_applies_half, 0, "StoreIsAsTold"),
