@@ -84,7 +84,7 @@ class Quorum:
 
 def vote(cluster_id: str) -> Body:
     """A request for a pre-vote in the name of node 2."""
-    partition = {"replica_epoch": 0, "replica_id": 2, "pre_vote": True, "last_offset_epoch": 0, "last_offset": 0}
+    partition: Body = {"replica_epoch": 0, "replica_id": 2, "pre_vote": True, "last_offset_epoch": 0, "last_offset": 0}
     partition |= {"replica_directory_id": ZERO_UUID, "voter_directory_id": ZERO_UUID, "partition_index": 0}
     topics = [{"topic_name": TEST_TOPIC_NAME, "partitions": [partition]}]
     return {"cluster_id": cluster_id, "voter_id": 1, "topics": topics}

@@ -24,7 +24,7 @@ from pykraft.config import LOOPBACK, NodeConfig
 from pykraft.security.acls import AclFile, Authorizer
 from pykraft.security.contexts import Side, TlsContext
 from pykraft.security.principal import Principal, PrincipalMapping
-from pykraft.security.settings import MAPPING_RULES_KEY, Security
+from pykraft.security.settings import MAPPING_RULES_KEY, Security, SecurityProtocol
 from pykraft.server.binding import TLS_CLOSE_S_MAX, in_words
 
 HANDSHAKES_MAX: Final = 64
@@ -33,6 +33,7 @@ HANDSHAKE_S_MAX: Final = 10.0
 """How long a handshake may take."""
 REFRESH_S: Final = 5.0
 """How often it is checked whether files with certificates have changed."""
+SSL: Final = SecurityProtocol.SSL
 _PAUSE_S: Final = 1.0
 """Pause after the system could not accept a connection, as asyncio makes it."""
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -129,7 +130,8 @@ class NodeTls:
         security = config.security_between_nodes
         self._dialed = TlsContext(security, Side.CLIENT) if security.uses_tls else None
         self._mappings: dict[str | None, PrincipalMapping] = {None: _mapping(security)}
-        self._mappings |= {name: _mapping(each) for name, each in config.security}
+        # Names of SASL are not those of certificates.
+        self._mappings |= {name: _mapping(each) for name, each in config.security if each.protocol is SSL}
         settings = config.authorizer
         self.authorizer = None if settings is None else Authorizer(settings)
         self._acls: tuple[AclFile, ...] = ()
