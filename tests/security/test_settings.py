@@ -70,14 +70,12 @@ def test_wrong_value_is_refused(key: str, value: str) -> None:
     "key",
     [
         "ssl.engine.factory.class",
-        "ssl.principal.mapping.rules",
         "listener.name.raft.ssl.provider",
         "listener.name.nobody.ssl.client.auth",
         "listener.name.raft.plain.sasl.jaas.config",
         "listener.name.raft.sasl.enabled.mechanisms",
         "connections.max.reauth.ms",
-        "authorizer.class.name",
-        "super.users",
+        "authorizer.example.rules",
     ],
 )
 def test_what_cannot_be_honoured_is_refused_with_its_name(key: str) -> None:

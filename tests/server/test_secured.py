@@ -14,6 +14,7 @@ import pytest
 
 from pykraft.errors import ConfigError
 from pykraft.protocol.api import frame
+from pykraft.security.acls import AclOperation, AuthorizerSettings, ResourceType
 from pykraft.security.authority import Authority
 from pykraft.security.contexts import Side
 from pykraft.security.principal import ANONYMOUS, Principal
@@ -211,7 +212,8 @@ async def test_new_connections_use_renewed_certificates_and_open_ones_stay(
         assert (links.accepted_count, links.dialed_count) == (2, 2)
         told = tls.metrics(links.failed_handshakes)
         assert 9 < told.pop("certificate-days-left") < 10
-        assert told == {"failed-handshakes-total": 0, "certificates-not-taken-up": 0}
+        rules = {"acls": 0, "acls-not-taken-up": 0}
+        assert told == {"failed-handshakes-total": 0, "certificates-not-taken-up": 0, **rules}
 
 
 def test_broken_certificate_is_an_error_in_log_and_metrics(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -261,3 +263,62 @@ async def test_connection_in_the_clear_is_anonymous() -> None:
         station.links.dial(station.endpoint)
         await station.user.wait_for(lambda: len(station.user.heard) == 2)
         assert {link.principal for link in station.links._links.values()} == {ANONYMOUS}
+
+
+async def test_rules_name_whoever_connects_and_whoever_is_dialed(tmp_path: Path) -> None:
+    rules = {"ssl.principal.mapping.rules": "RULE:^CN=(.*)$/$1/U"}
+    async with secured_station(tmp_path, **rules) as station:
+        station.links.dial(station.endpoint)
+        await station.user.wait_for(lambda: len(station.user.heard) == 2)
+        assert [(end.principal.name, end.address) for end in station.user.ends] == [("NODE", HOSTS[1])] * 2
+        assert station.user.ends[0].principal.hosts == HOSTS
+
+
+async def test_whoever_no_rule_names_is_refused(tmp_path: Path) -> None:
+    async with secured_station(tmp_path, **{"ssl.principal.mapping.rules": "RULE:^O=(.*)$/$1/"}) as station:
+        station.links.dial(station.endpoint)
+        await station.user.wait_for(lambda: len(station.user.heard) == 2)
+        assert [event for event, _ in station.user.heard] == ["connected", "closed"]
+        [text] = station.user.reports
+        assert text.endswith(f"on {LISTENER}: no rule of ssl.principal.mapping.rules applies to User:CN=node")
+
+
+def test_changed_rules_are_taken_up_with_certificates_and_a_broken_file_is_an_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "acls"
+    path.write_text("--allow-principal User:a --operation Alter --cluster")
+    tls = NodeTls(replace(NODE, authorizer=AuthorizerSettings(acl_file=path)))
+    assert tls.authorizer is not None
+
+    def may_alter() -> bool:
+        assert tls.authorizer is not None
+        return tls.authorizer.allows(Principal("a"), "", AclOperation.ALTER, ResourceType.CLUSTER)
+
+    assert may_alter()
+    path.write_text("")
+    with caplog.at_level(logging.INFO, "pykraft"):
+        tls.refresh()
+    assert not may_alter()
+    path.write_text("nonsense")
+    tls.refresh()
+    assert [record.levelname for record in caplog.records] == ["INFO", "ERROR"]
+    told = tls.metrics(0)
+    assert (told["acls"], told["acls-not-taken-up"], told["certificates-not-taken-up"]) == (0, 1, 0)
+
+
+async def test_a_file_of_rules_is_looked_at_without_any_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secured, "REFRESH_S", 0.0)
+    path = tmp_path / "acls"
+    path.write_text("")
+    tls = NodeTls(replace(NODE, authorizer=AuthorizerSettings(acl_file=path)))
+    path.write_text("--allow-principal User:a --operation Alter --cluster")
+    tls.refresh_if_due(asyncio.get_running_loop())
+    assert tls._under_way is not None
+    await tls._under_way
+    assert tls.metrics(0)["acls"] == 1
+
+
+def test_a_file_of_rules_that_is_not_there_ends_the_start(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"pykraft\.acl\.file"):
+        NodeTls(replace(NODE, authorizer=AuthorizerSettings(acl_file=tmp_path / "acls")))

@@ -3,7 +3,7 @@
 Unknown keys are ignored, as in Kafka, with a warning. Of a key that is given twice the last value counts. An error or
 warning says where the value comes from: a line of a file, or an option.
 
-Invariant: a node that is configured to protect itself in a way that it cannot (SASL, an authorizer) does not start.
+Invariant: a node that is configured to protect itself in a way that it cannot (SASL) does not start.
 
 Source: Kafka's ``QuorumConfig``, ``KRaftConfigs``, ``KafkaConfig`` and ``Topic.validate``; ours (ADR 065);
 ``java.util.Properties``.
@@ -50,6 +50,7 @@ from pykraft.config.known_properties import (
     suggestion,
 )
 from pykraft.errors import ConfigError
+from pykraft.security.acls import VOTER_PRINCIPALS_KEY, AuthorizerSettings, voter_principals
 from pykraft.security.settings import PROTOCOL_NAMES, TLS_NAMES, Security, is_tls_name, protocol_of, refuse_unsupported
 from pykraft.types import LISTENERS_MAX, PORT_MAX, Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
 
@@ -232,6 +233,8 @@ def _node_config(properties: Mapping[str, str]) -> ParsedConfig:
         advertised_listeners=advertised,
         controller_listener_names=names,
         security=security,
+        authorizer=AuthorizerSettings.of(reader.text),
+        voter_principals=voter_principals(reader.text(VOTER_PRINCIPALS_KEY)),
         voters=voters,
         bootstrap_servers=bootstrap,
         log_dir=reader.log_dir(),

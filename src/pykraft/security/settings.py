@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Final
 
 from pykraft.errors import ConfigError
+from pykraft.security.principal import PrincipalMapping
 from pykraft.text.secrets import MASK, is_secret
 
 
@@ -34,7 +35,7 @@ class SecurityProtocol(Enum):
 
 
 PROTOCOL_NAMES: Final = tuple(protocol.value for protocol in SecurityProtocol)
-NOT_YET: Final = "SASL and authorizers are not supported yet, and are not passed over"
+NOT_YET: Final = "SASL is not supported yet, and is not passed over"
 CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "ssl.client.auth": ("none", "requested", "required"),
     "ssl.endpoint.identification.algorithm": ("https", ""),
@@ -42,6 +43,7 @@ CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "ssl.truststore.type": ("JKS", "PEM", "PKCS12"),
 }
 VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
+MAPPING_RULES_KEY: Final = "ssl.principal.mapping.rules"
 TLS_NAMES: Final = (
     *CHOICES,
     "ssl.keystore.location",
@@ -54,12 +56,11 @@ TLS_NAMES: Final = (
     "ssl.truststore.certificates",
     "ssl.enabled.protocols",
     "ssl.cipher.suites",
+    MAPPING_RULES_KEY,
 )
 """All properties of TLS that are honoured."""
 _TLS: Final = re.compile(r"ssl\..*")
-_UNSUPPORTED: Final = re.compile(
-    r"(sasl|authorizer)\..*|([a-z0-9-]+\.)?sasl\..*|super\.users|connections\.max\.reauth\.ms"
-)
+_UNSUPPORTED: Final = re.compile(r"([a-z0-9-]+\.)?sasl\..*|authorizer\.(?!class\.name$).*|connections\.max\.reauth\.ms")
 _OF_LISTENER: Final = re.compile(r"listener\.name\.([^.]+)\.(.*)")
 
 
@@ -134,6 +135,10 @@ def _checked(security: Security) -> Security:
             raise security.error(name, f"one of {', '.join(choice or 'nothing' for choice in choices)}")
     if set(security.items("ssl.enabled.protocols")) - set(VERSIONS):
         raise security.error("ssl.enabled.protocols", f"some of {', '.join(VERSIONS)}: older ones are not safe")
+    try:
+        PrincipalMapping(security.text(MAPPING_RULES_KEY))
+    except ValueError as error:
+        raise security.error(MAPPING_RULES_KEY, str(error)) from error
     return security
 
 

@@ -36,6 +36,7 @@ from pykraft.host.ports import CheckInSteps, ConnectionId
 from pykraft.log.fs import Fs
 from pykraft.log.lane import Job
 from pykraft.log.os_fs import OsFs
+from pykraft.security.principal import RemoteEnd
 from pykraft.server.binding import listening_sockets, not_bound, port_of
 from pykraft.server.clock import now
 from pykraft.server.lanes import BulkThread, CheckThread, OrderedThread
@@ -185,7 +186,7 @@ class Driver:
         """When the host wants to be called (mono ms)."""
         self._reports = Reports(logger.log, loop.time(), unproven_s=config.raft.fetch_timeout_ms / 1_000)
         self._tls = NodeTls(config)
-        self.host = Host.open(fs or OsFs(), self, config, rng=Random())
+        self.host = Host.open(fs or OsFs(), self, config, rng=Random(), authorizer=self._tls.authorizer)
         self._ordered = OrderedThread(loop, self.host.lane, done=self._durable, failed=self.fail)
         self._bulk = BulkThread(loop, failed=self.fail)
         self._checks = CheckThread(loop, failed=self.fail)
@@ -244,11 +245,11 @@ class Driver:
         if not self._ended.done():
             self._ended.set_result(error)
 
-    def link_accepted(self, connection: ConnectionId, listener: str) -> None:
-        self._guarded(self.host.on_accepted, connection, listener, now())
+    def link_accepted(self, connection: ConnectionId, listener: str, end: RemoteEnd) -> None:
+        self._guarded(self.host.on_accepted, connection, listener, now(), end)
 
-    def link_connected(self, connection: ConnectionId) -> None:
-        self._guarded(self.host.on_connected, connection, now())
+    def link_connected(self, connection: ConnectionId, end: RemoteEnd) -> None:
+        self._guarded(self.host.on_connected, connection, now(), end)
 
     def link_closed(self, connection: ConnectionId, *, is_refused: bool = False, reason: str = "") -> None:
         self._guarded(partial(self.host.on_closed, connection, now(), is_refused=is_refused, reason=reason))

@@ -134,6 +134,8 @@ class Link:
         """The connection's file descriptor."""
         self.principal = ANONYMOUS
         """Who is at the other end, as far as that was proven."""
+        self.address = ""
+        """Its numeric address."""
         self.is_open = False
         self.room_size_bytes = 0
         """Size of the large request that is being received or served; 0 if there is none."""
@@ -230,6 +232,7 @@ class Link:
             # asyncio decrypts into slices of it, and a slice of a bytearray is a copy.
             self._window = memoryview(self._piece)
         self.principal = principal_of(stream.get_extra_info("peercert"))
+        self.address = str((stream.get_extra_info("peername") or ("",))[0])
         raw = stream.get_extra_info("socket")
         if raw is not None:
             self.descriptor = raw.fileno()

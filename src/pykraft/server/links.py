@@ -26,6 +26,8 @@ from typing import Final, Protocol
 
 from pykraft.config import NodeConfig
 from pykraft.host.ports import ConnectionId
+from pykraft.security.principal import RemoteEnd
+from pykraft.security.settings import MAPPING_RULES_KEY
 from pykraft.server.binding import ACCEPTED_MAX, UNLIMITED, Names, descriptor_max, in_words, serve, tls_options
 from pykraft.server.link import PIECE_SIZE_BYTES_MAX, Link
 from pykraft.server.link_protocol import LinkProtocol
@@ -119,11 +121,11 @@ ROOM_S_MAX: Final = 30.0
 class LinksUser(Protocol):
     """Gets the events of connections; its methods do not raise."""
 
-    def link_accepted(self, connection: ConnectionId, listener: str) -> None:
-        """A client connected on this listener."""
+    def link_accepted(self, connection: ConnectionId, listener: str, end: RemoteEnd) -> None:
+        """A client connected on this listener; ``end`` says who it is, whenever it asks something."""
 
-    def link_connected(self, connection: ConnectionId) -> None:
-        """A dial succeeded."""
+    def link_connected(self, connection: ConnectionId, end: RemoteEnd) -> None:
+        """A dial succeeded; ``end`` says who is there."""
 
     def link_closed(self, connection: ConnectionId, *, is_refused: bool = False, reason: str = "") -> None:
         """See `Host.on_closed`; the reason is empty when the other end closed the connection."""
@@ -253,12 +255,21 @@ class Links:
             # The connection was being accepted when everything was closed.
             link.abort()
             return
+        named = link.principal if self._tls is None else self._tls.named(link.listener, link.principal)
+        if named is None:
+            text = (
+                f"closing connection {link.connection} on {link.listener}: no rule of {MAPPING_RULES_KEY} applies to "
+            )
+            self._user.report_connection(f"{text}{link.principal}")
+            link.abort()
+            return
+        link.principal = named
         if link.listener is None:
             if self._dials.pop(link.connection, None) is None:
                 link.abort()
                 return
             self._links[link.connection] = link
-            self._user.link_connected(link.connection)
+            self._user.link_connected(link.connection, link)
             return
         count = len(self._accepted)
         # The system assigns the lowest free number, so the new connection's number tells how many descriptors the
@@ -273,7 +284,7 @@ class Links:
             link.abort()
             return
         self._links[link.connection] = self._accepted[link.connection] = link
-        self._user.link_accepted(link.connection, link.listener)
+        self._user.link_accepted(link.connection, link.listener, link)
 
     def link_ready(self, link: Link) -> None:
         """See `pykraft.server.link.LinkOwner`: at once, unless others wait or this turn of the loop is used up."""

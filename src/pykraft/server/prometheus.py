@@ -51,6 +51,8 @@ DRIVER_METRICS: Final = (
         "contexts",
         "listeners, and the dials as one, whose changed files cannot be used: they keep the former certificates",
     ),
+    ours("acls", MetricKind.GAUGE, "rules", "rules of the authorizer"),
+    ours("acls-not-taken-up", MetricKind.GAUGE, "files", "changed files of rules that cannot be used"),
 )
 METRICS: Final = (*HOST_METRICS, *DRIVER_METRICS)
 """All metrics of a node, in the order of the documentation."""

@@ -21,7 +21,10 @@ from math import inf, nan
 from typing import Final
 
 from pykraft.config import LOOPBACK, NodeConfig
+from pykraft.security.acls import AclFile, Authorizer
 from pykraft.security.contexts import Side, TlsContext
+from pykraft.security.principal import Principal, PrincipalMapping
+from pykraft.security.settings import MAPPING_RULES_KEY, Security, SecurityProtocol
 from pykraft.server.binding import TLS_CLOSE_S_MAX, in_words
 
 HANDSHAKES_MAX: Final = 64
@@ -30,6 +33,7 @@ HANDSHAKE_S_MAX: Final = 10.0
 """How long a handshake may take."""
 REFRESH_S: Final = 5.0
 """How often it is checked whether files with certificates have changed."""
+SSL: Final = SecurityProtocol.SSL
 _PAUSE_S: Final = 1.0
 """Pause after the system could not accept a connection, as asyncio makes it."""
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -125,6 +129,14 @@ class NodeTls:
         self._served = {name: TlsContext(security, Side.SERVER) for name, security in config.security}
         security = config.security_between_nodes
         self._dialed = TlsContext(security, Side.CLIENT) if security.uses_tls else None
+        self._mappings: dict[str | None, PrincipalMapping] = {None: _mapping(security)}
+        # Names of SASL are not those of certificates.
+        self._mappings |= {name: _mapping(each) for name, each in config.security if each.protocol is SSL}
+        settings = config.authorizer
+        self.authorizer = None if settings is None else Authorizer(settings)
+        self._acls: tuple[AclFile, ...] = ()
+        if settings is not None and settings.acl_file is not None and self.authorizer is not None:
+            self._acls = (AclFile(settings.acl_file, self.authorizer),)
         self._refreshed_s = time.monotonic()
         self._under_way: asyncio.Future[None] | None = None
 
@@ -137,19 +149,29 @@ class NodeTls:
         """The context of a listener; None for one without TLS."""
         return self._served.get(name)
 
+    def named(self, listener: str | None, principal: Principal) -> Principal | None:
+        """The name that a listener has for the holder of a certificate, and None for one to whom it gives none.
+
+        Whoever was dialed (None) keeps the name in the certificate then.
+        """
+        mapping = self._mappings.get(listener)
+        found = principal if mapping is None else mapping.named(principal)
+        return principal if found is None and listener is None else found
+
     def refresh_if_due(self, loop: asyncio.AbstractEventLoop) -> None:
         """Read changed files again, on a thread: a file system may be slow."""
-        if self._contexts and time.monotonic() >= self._refreshed_s + REFRESH_S:
+        if (self._contexts or self._acls) and time.monotonic() >= self._refreshed_s + REFRESH_S:
             self._refreshed_s = inf  # until it is done
             self._under_way = loop.run_in_executor(None, self.refresh)
 
     def refresh(self) -> None:
         """Take up changed files, and log what came of it."""
         try:
-            for context in self._contexts:
-                report = context.refresh()
+            files: Sequence[TlsContext | AclFile] = [*self._contexts, *self._acls]
+            for each in files:
+                report = each.refresh()
                 if report is not None:
-                    logger.log(logging.ERROR if context.is_stale else logging.INFO, "%s", report)
+                    logger.log(logging.ERROR if each.is_stale else logging.INFO, "%s", report)
         finally:
             self._refreshed_s = time.monotonic()
 
@@ -160,11 +182,17 @@ class NodeTls:
             "certificate-days-left": (expires_s - time.time()) / DAY_S,
             "failed-handshakes-total": failed_handshakes,
             "certificates-not-taken-up": sum(context.is_stale for context in self._contexts),
+            "acls": 0 if self.authorizer is None else len(self.authorizer.acls),
+            "acls-not-taken-up": sum(file.is_stale for file in self._acls),
         }
 
     @property
     def _contexts(self) -> Sequence[TlsContext]:
         return [*self._served.values(), *([] if self._dialed is None else [self._dialed])]
+
+
+def _mapping(security: Security) -> PrincipalMapping:
+    return PrincipalMapping(security.text(MAPPING_RULES_KEY))
 
 
 def warn_of_plaintext(config: NodeConfig) -> None:
