@@ -59,11 +59,10 @@ def snapshot_renews_leases(patch: Patch) -> None:
 
 def half_snapshot_ends_node(patch: Patch) -> None:
     """A snapshot that is open and that the disk then does not read ends the node."""
-    next_piece = _Pieces.next
 
-    def hasty(self: _Pieces[Any]) -> Any:
+    def hasty(self: _Pieces[Any], read: Callable[[_Pieces[Any]], Any] = _Pieces.next) -> Any:
         try:
-            return next_piece(self)
+            return read(self)
         except StorageError as error:
             return error
 
