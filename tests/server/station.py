@@ -58,6 +58,7 @@ class User:
 
     def report_connection(self, text: str) -> None:
         self.reports.append(text)
+        self._changed.set()
 
     def fail(self, error: BaseException) -> None:
         self.failures.append(error)
