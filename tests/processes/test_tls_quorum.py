@@ -31,6 +31,9 @@ def test_secured_quorum_loses_its_leader_serves_tools_and_keeps_strangers_out(
     assert f"LeaderId:               {cluster.journal.leader_id()}" in told.stdout.splitlines()
     read = run("tail", *asked, "--command-config", str(file), "--max-records", "3")
     assert len(read.stdout.splitlines()) == 3
+    (tmp_path / "lines").write_text("one more\n")
+    written = run("append", str(tmp_path / "lines"), *asked, "--command-config", str(file))
+    assert written.returncode == 0, written.stderr
     moved = run("quorum", *asked, "--command-config", str(file), "describe", "--replication", "--json")
     assert moved.returncode == 0
 

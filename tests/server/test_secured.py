@@ -34,7 +34,7 @@ from tests.security.credentials import (
     self_signed,
     write,
 )
-from tests.server.station import LISTENER, TIMEOUT_S, Station, hang_up, on_station
+from tests.server.station import LISTENER, TIMEOUT_S, Station, hang_up, on_station, turns
 from tests.test_config import NODE
 
 
@@ -263,6 +263,23 @@ async def test_refused_handshake_makes_the_next_dial_wait(tmp_path: Path, refusa
         station.links.dial(peer.endpoint)
         await station.user.wait_for(lambda: ("closed", 2) in station.user.heard)
         assert tls.pauses._refusals[peer.endpoint][0] == 1
+
+
+async def test_refused_endpoint_is_dialed_after_its_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tls = node_tls(tmp_path)
+    waits: list[Endpoint] = []
+
+    def pause_s(endpoint: Endpoint) -> float:
+        waits.append(endpoint)
+        return 3_600.0
+
+    monkeypatch.setattr(tls.pauses, "pause_s", pause_s)
+    async with on_station(tls=tls) as station:
+        dialed = station.links.dial(station.endpoint)
+        await turns(asyncio.get_running_loop(), 20)
+        assert waits == [station.endpoint]
+        assert (station.user.heard, station.links.failed_handshakes) == ([], 0)
+        station.links.close(dialed)
 
 
 async def test_dial_that_was_heard_of_makes_no_later_one_wait(tmp_path: Path) -> None:

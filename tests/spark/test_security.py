@@ -13,12 +13,13 @@ from pyspark.sql import SparkSession
 from pykraft.cli.pipeline.command import connection_options
 from pykraft.client.remote.leader_search import Patience
 from pykraft.errors import PykraftError
+from pykraft.security.authority import Authority
 from pykraft.security.settings import Security
 from pykraft.spark.data_source import live
 from pykraft.spark.pipeline.run import PipelineOptions, start_pipeline
 from pykraft.spark.source import PykraftDataSource
 from pykraft.spark.tables.names import RECORDS
-from tests.security.credentials import encrypted, properties, security
+from tests.security.credentials import encrypted, properties, security, write
 from tests.server.nodes import LISTENER
 from tests.spark.quorum_of_one import OneNode, logged_values
 
@@ -106,13 +107,14 @@ def test_pipeline_reads_a_secured_quorum_by_the_file_of_kafkas_tools(
 
 
 def test_wrong_password_and_unknown_authority_are_one_line_without_the_secret(
-    quorum: tuple[OneNode, dict[str, str]], monkeypatch: pytest.MonkeyPatch
+    quorum: tuple[OneNode, dict[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, options = quorum
+    foreign = write(tmp_path / "foreign.pem", Authority.create().certificate_pem)
     monkeypatch.setattr(live, "QUERY_PATIENCE", Patience(timeout_ms=1_000))
     for changed, words in (
         ({"kafka.ssl.key.password": f"{SECRET}!"}, "ssl.key.password is wrong"),
-        ({"kafka.ssl.truststore.location": options["kafka.ssl.keystore.location"]}, "certificate is refused"),
+        ({"kafka.ssl.truststore.location": foreign}, "certificate is refused"),
     ):
         source = PykraftDataSource(options | changed)
         with pytest.raises(PykraftError, match=words) as caught:

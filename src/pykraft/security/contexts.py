@@ -25,6 +25,8 @@ from pykraft.security.settings import VERSIONS, Security
 from pykraft.security.stores import KeyStore, files_of, read_key_store, read_trust_store
 
 _TLS_1_3_CIPHERS: Final = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
+_TLS_1_2_CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
+"""With forward secrecy and authenticated encryption, as RFC 9325 and Mozilla's intermediate configuration want it."""
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
@@ -192,6 +194,7 @@ def _set_ciphers(context: ssl.SSLContext, security: Security, versions: list[str
     name = "ssl.cipher.suites"
     wanted = security.items(name)
     if not wanted:
+        context.set_ciphers(_TLS_1_2_CIPHERS)
         return
     newer = [suite for suite in wanted if suite in _TLS_1_3_CIPHERS]
     if "TLSv1.3" in versions and len(newer) < len(_TLS_1_3_CIPHERS):

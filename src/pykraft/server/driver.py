@@ -337,7 +337,7 @@ class Driver:
         def failed(text: str) -> None:
             self.report_connection(f"a TLS handshake for metrics failed, with {text}")
 
-        await self._prometheus.listen(sockets, tls, failed=failed)
+        await self._prometheus.listen(sockets, tls, failed=failed, addresses=self._tls.addresses)
         self.report(Report(text=f"metrics are at {'http' if tls is None else 'https'}://{told}/metrics"))
 
     async def _close(self) -> None:

@@ -33,7 +33,7 @@ from pykraft.host.metrics import HOST_METRICS, STATES, Metric, MetricKind, Metri
 from pykraft.process.extras import imported_for
 from pykraft.security.contexts import TlsContext
 from pykraft.server.binding import serve
-from pykraft.server.secured import HandshakeServer
+from pykraft.server.secured import Addresses, HandshakeServer
 
 DRIVER_METRICS: Final = (
     kafkas(
@@ -137,8 +137,9 @@ class PrometheusEndpoint:
         tls: TlsContext | None = None,
         *,
         failed: Callable[[str], None] = logger.debug,
+        addresses: Addresses | None = None,
     ) -> None:
-        """Answer on these; with ``tls`` after a handshake, and ``failed`` gets a line for each that fails."""
+        """Answer on these; with ``tls`` after a handshake, see `HandshakeServer`."""
 
         def exchange() -> _Exchange:
             return _Exchange(self)
@@ -147,7 +148,7 @@ class PrometheusEndpoint:
             if tls is None:
                 self._servers.append(await serve(self.loop, exchange, listening))
             else:
-                self._servers.append(HandshakeServer(listening, tls, exchange, failed=failed))
+                self._servers.append(HandshakeServer(listening, tls, exchange, failed=failed, addresses=addresses))
 
     def close(self) -> None:
         """Stop listening and end the open connections."""
