@@ -396,6 +396,15 @@ def test_each_listener_has_the_security_of_its_protocol() -> None:
     assert "s3cret" not in repr(config)
 
 
+def test_http_is_protected_as_if_it_were_a_listener() -> None:
+    mapped, key = "PROMETHEUS:SSL,HTTP:SSL", "listener__name__http__ssl__client__auth"
+    config = read(listener__security__protocol__map=mapped, **{key: "none"}, **TLS).config
+    names = ("PROMETHEUS", "HTTP", "PLAINTEXT")
+    assert [config.security_of(name).text("ssl.client.auth") for name in names] == ["required", "none", ""]
+    assert "HTTP has no SASL" in refused(listener__security__protocol__map="HTTP:SASL_SSL", **TLS).allowed
+    assert "is none of listeners" in refused(**{key: "none"}).allowed
+
+
 def test_the_listener_between_nodes_may_be_named_by_kafkas_older_property() -> None:
     given = {"listeners": "SSL://localhost:9093", "controller__listener__names": "SSL", **TLS}
     assert read(**given, security__inter__broker__protocol="SSL").config.security_of("SSL").uses_tls

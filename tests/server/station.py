@@ -62,6 +62,7 @@ class User:
 
     def report_connection(self, text: str) -> None:
         self.reports.append(text)
+        self._changed.set()
 
     def fail(self, error: BaseException) -> None:
         self.failures.append(error)

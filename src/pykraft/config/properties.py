@@ -51,7 +51,15 @@ from pykraft.config.known_properties import (
 )
 from pykraft.errors import ConfigError
 from pykraft.security.acls import VOTER_PRINCIPALS_KEY, AuthorizerSettings, voter_principals
-from pykraft.security.settings import PROTOCOL_NAMES, TLS_NAMES, Security, is_tls_name, protocol_of, refuse_unsupported
+from pykraft.security.settings import (
+    HTTP_NAMES,
+    PROTOCOL_NAMES,
+    TLS_NAMES,
+    Security,
+    is_tls_name,
+    protocol_of,
+    refuse_unsupported,
+)
 from pykraft.types import LISTENERS_MAX, PORT_MAX, Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -462,16 +470,21 @@ class _Reader:
 
     def security(self, listeners: Listeners, voters_listener: str) -> tuple[tuple[str, Security], ...]:
         """How each listener is protected; one that the map does not have is its own protocol name, or PLAINTEXT."""
-        refuse_unsupported(self._left, listeners=tuple(name for name, _ in listeners))
         map_key = "listener.security.protocol.map"
         mapped: dict[str, str] = {}
         for item in self._items(map_key):
             name, _, protocol = (part.strip().upper() for part in item.partition(":"))
             if not name or protocol not in PROTOCOL_NAMES:
                 raise ConfigError(map_key, item, f"NAME:PROTOCOL with one of {', '.join(PROTOCOL_NAMES)}")
+            if name in HTTP_NAMES and "SASL" in protocol and listeners.get(name) is None:
+                raise ConfigError(map_key, item, "HTTP has no SASL: SSL, and a certificate if ssl.client.auth=required")
             mapped[name] = protocol
+        # HTTP has addresses of its own; they are protected as if they were listeners of these names.
+        names = [name for name, _ in listeners]
+        names += [name for name in HTTP_NAMES if name in mapped and name not in names]
+        refuse_unsupported(self._left, listeners=tuple(names))
         found = []
-        for name, _ in listeners:
+        for name in names:
             key, given = (map_key, f"{name}:{mapped[name]}") if name in mapped else ("listeners", name)
             protocol = mapped.get(name, name if name in PROTOCOL_NAMES else "PLAINTEXT")
             found.append((name, Security.of_listener(name, protocol_of(key, given, protocol), self._left)))

@@ -34,6 +34,10 @@ class SecurityProtocol(Enum):
         return self in (SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL)
 
 
+METRICS_NAME: Final = "PROMETHEUS"
+KEY_VALUE_NAME: Final = "HTTP"
+HTTP_NAMES: Final = (METRICS_NAME, KEY_VALUE_NAME)
+"""What stands for a listener's name where HTTP is served: metrics, and the key-value store."""
 PROTOCOL_NAMES: Final = tuple(protocol.value for protocol in SecurityProtocol)
 NOT_YET: Final = "SASL is not supported yet, and is not passed over"
 CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -111,7 +115,8 @@ class Security:
         """
         key = "security.protocol"
         protocol = protocol_of(key, properties.get(key, ""), properties.get(key, "").strip().upper() or "PLAINTEXT")
-        refuse_unsupported(properties)
+        # The properties file of a node may be given, too: what is for its listeners is not for a client.
+        refuse_unsupported({name: properties[name] for name in properties if not _OF_LISTENER.fullmatch(name)})
         found = Security(protocol, _settings(properties, ""))
         if found.uses_tls:
             return _checked(found)

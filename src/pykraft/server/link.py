@@ -28,7 +28,7 @@ from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import FrameReader
 from pykraft.protocol.messages import ApiKey
 from pykraft.security.principal import ANONYMOUS, principal_of
-from pykraft.types import Buffer
+from pykraft.types import Buffer, Endpoint
 
 
 def write_parts(transport: asyncio.WriteTransport, parts: Sequence[Buffer]) -> None:
@@ -136,6 +136,8 @@ class Link:
         """Who is at the other end, as far as that was proven."""
         self.address = ""
         """Its numeric address."""
+        self.secured_endpoint: Endpoint | None = None
+        """Where it leads, if this node dialed it over TLS, and nothing was heard from there yet."""
         self.is_open = False
         self.room_size_bytes = 0
         """Size of the large request that is being received or served; 0 if there is none."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import ssl
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
@@ -111,6 +112,8 @@ MAKE_ROOM_MAX: Final = 8
 REQUESTS_PER_TURN_MAX: Final = 16
 """Requests passed on in one turn of the loop: a few milliseconds, compared with a fetch timeout of two seconds."""
 SWEEPS_PER_IDLE_TIME: Final = 4
+UNHEARD_S: Final = 0.0
+"""In place of the time at which something was heard on a connection that was dialed over TLS."""
 ROOM_LOOK_S: Final = 1.0
 """How often it is checked who holds room, while others wait for it."""
 ROOM_SILENT_S: Final = 3.0
@@ -198,7 +201,9 @@ class Links:
             if tls is None:
                 self._servers.append(await serve(self._loop, protocol, listening))
             else:
-                self._handshakes.append(HandshakeServer(listening, tls, protocol, failed=failed))
+                assert self._tls is not None
+                addresses = self._tls.addresses
+                self._handshakes.append(HandshakeServer(listening, tls, protocol, failed=failed, addresses=addresses))
 
     def dial(self, endpoint: Endpoint) -> ConnectionId:
         link = self._new_link(None)
@@ -365,6 +370,9 @@ class Links:
         self._unsent_size_bytes -= self._unsent.pop(connection, 0)
         self._room_wanted.pop(connection, None)
         if link is not None:
+            if self._tls is not None and link.secured_endpoint is not None:
+                is_refused = link.heard_s == UNHEARD_S
+                (self._tls.pauses.refused if is_refused else self._tls.pauses.heard)(link.secured_endpoint)
             self._accepted.pop(connection, None)
             self._held_size_bytes -= link.held_size_bytes
             if connection in self._room_since_s:
@@ -483,6 +491,11 @@ class Links:
 
         Errors: ConnectionRefusedError when each address refused; OSError.
         """
+        secured = None if self._tls is None or self._tls.for_dials is None else self._tls
+        if secured is not None:
+            link.secured_endpoint, link.heard_s = endpoint, UNHEARD_S
+            # A peer that is asked every few milliseconds would else get as many handshakes.
+            await asyncio.sleep(secured.pauses.pause_s(endpoint))
         end_s = self._loop.time() + self._limits.dial_ms_max / 1_000
         try:
             async with asyncio.timeout_at(end_s):
@@ -497,15 +510,19 @@ class Links:
             try:
                 async with asyncio.timeout(share_s):
                     protocol = partial(LinkProtocol, link)
-                    tls = tls_options(None if self._tls is None else self._tls.for_dials, endpoint.host)
-                    await self._loop.create_connection(protocol, address, endpoint.port, **tls)
+                    tls = tls_options(None if secured is None else secured.for_dials, endpoint.host)
+                    transport, _ = await self._loop.create_connection(protocol, address, endpoint.port, **tls)
             except OSError as error:
+                if secured is not None and isinstance(error, ssl.SSLError | ConnectionResetError):
+                    secured.pauses.refused(endpoint)
                 # One address may refuse because the peer listens on another, which did not answer.
                 if failure is None or isinstance(failure, ConnectionRefusedError):
                     failure = error
                 if link.connection in self._links:  # made just too late: do not use the link twice
                     break
             else:
+                if secured is not None and transport.get_extra_info("peercert"):
+                    secured.addresses.know(address)
                 return
         raise failure or OSError(errno.EADDRNOTAVAIL, f"{endpoint.host} has no address")
 
