@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID as Usage
@@ -151,6 +152,32 @@ async def test_dial_of_a_host_that_the_certificate_does_not_name_fails_with_the_
         await station.user.wait_for(lambda: len(station.user.reasons) == 1)
         assert "its certificate is refused: " in station.user.reasons[0]
         assert "mismatch" in station.user.reasons[0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_mutated_greetings_of_tls_end_their_connection_and_nothing_else(tmp_path: Path, seed: int) -> None:
+    """Records that are cut off, changed or made up; with each, a peer's next link comes about as ever."""
+    rng, outgoing = Random(seed), ssl.MemoryBIO()
+    begun = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
+    with suppress(ssl.SSLWantReadError):
+        begun.do_handshake()
+    hello = outgoing.read()
+    async with secured_station(tmp_path) as station:
+        for number in range(40):
+            content = bytearray(hello)
+            for _ in range(rng.randrange(1, 6)):
+                content[rng.randrange(len(content))] = rng.randrange(256)
+            if number % 4 == 0:
+                content = bytearray(rng.randbytes(rng.randrange(1, 70_000)))
+            reader, writer = await station.client()
+            writer.write(content[: rng.randrange(1, len(content) + 1)])
+            writer.write_eof()
+            with suppress(ConnectionError):
+                await asyncio.wait_for(reader.read(), TIMEOUT_S)
+            await hang_up(writer)
+        assert station.user.heard == []
+        station.links.dial(station.endpoint)
+        await station.user.wait_for(lambda: len(station.user.heard) == 2)
 
 
 async def test_stalled_handshakes_give_way_and_do_not_keep_others_out(
