@@ -106,7 +106,7 @@ def test_certificates_are_renewed_under_load_without_a_change_of_leader(children
     [
         ("ssl.keystore.location", "/nowhere.pem", "ssl.keystore.location"),
         ("ssl.key.password", "", "ssl.key.password"),
-        ("sasl.enabled.mechanisms", "PLAIN", "SASL"),
+        ("sasl.enabled.mechanisms", "PLAIN", "SASL_SSL"),
     ],
 )
 def test_node_that_cannot_be_as_secure_as_it_should_does_not_start(

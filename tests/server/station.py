@@ -12,6 +12,7 @@ from typing import Any
 from pykraft.host.ports import ConnectionId
 from pykraft.local.voters import HOST, free_ports
 from pykraft.protocol.api import frame
+from pykraft.protocol.api import frame as frame_parts
 from pykraft.server.binding import Names, listening_sockets
 from pykraft.server.links import LinkLimits, Links
 from pykraft.server.secured import NodeTls
@@ -43,6 +44,10 @@ class User:
     def link_accepted(self, connection: ConnectionId, listener: str) -> None:
         assert listener == LISTENER
         self._note("accepted", connection)
+
+    def answer_api_versions(self, listener: str, frame: Buffer) -> list[Buffer]:
+        assert listener == LISTENER
+        return frame_parts([b"versions"])
 
     def link_connected(self, connection: ConnectionId) -> None:
         self._note("connected", connection)

@@ -109,9 +109,8 @@ def assemble(  # noqa: PLR0913 - what a node is made of
     delivery = Delivery(ports, log, recent, view.start_offset, scrubbing.suspect, snapshots.opening)
     groups = GroupLog(inbox, producers, delivery, status, config, first_offset=groups_from)
     creation = SnapshotCreation(ports, inbox, snapshot_files, log, recent, snapshots.troubles.writing, hold=groups.hold)
-    clients = None
-    if config.client_listeners:
-        clients = ClientRequests(config, status, ports, inbox, producers, groups, rng, reads=reads, view=view, log=log)
+    serve = partial(ClientRequests, config, status, ports, inbox, producers, groups, rng, reads=reads, view=view)
+    clients = serve(log=log) if config.client_listeners else None
     return Components(
         ports=ports,
         clients=clients,
@@ -136,6 +135,7 @@ def assemble(  # noqa: PLR0913 - what a node is made of
             refuses_controller_requests=config.may_vote and config.is_kafkas_log,
             controller_listeners=[name.upper() for name in config.controller_listener_names],
             serves_produce=config.serves_produce,
+            sasl_listeners=config.sasl_listeners,
         ),
         peers=Peers(
             ports,

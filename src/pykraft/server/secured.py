@@ -1,9 +1,9 @@
-"""TLS of a node's connections: handshakes of those that connect, and certificates that are read again.
+"""TLS and SASL of a node's connections: handshakes of those that connect, and files that are read again.
 
 A connection becomes a link when its handshake is done; until then it has a deadline, and a listener has at most
 `HANDSHAKES_MAX` of them at a time. One more ends the oldest: a handshake takes milliseconds, so that one has stalled.
 Invariants: nothing that the other end sends before that reaches the node; each new connection, in both directions, uses
-the newest certificates that could be read; without TLS there is nothing of all this.
+the newest certificates and users that could be read; without TLS and SASL there is nothing of all this.
 
 Source: Kafka's ``SslTransportLayer``, ``SslFactory``, and ``SocketServer`` (``connections.max.handshake`` is ours);
 ``asyncio.loop.connect_accepted_socket``.
@@ -18,10 +18,12 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import inf, nan
-from typing import Final
+from typing import Any, Final
 
 from pykraft.config import LOOPBACK, NodeConfig
-from pykraft.security.contexts import Side, TlsContext
+from pykraft.security.contexts import FromFiles, Side, TlsContext
+from pykraft.security.sasl import Credentials, Mechanisms
+from pykraft.server.authentication import Authentication
 from pykraft.server.binding import TLS_CLOSE_S_MAX, in_words
 
 HANDSHAKES_MAX: Final = 64
@@ -44,7 +46,7 @@ class HandshakeServer:
     def __init__(
         self,
         listening: socket.socket,
-        tls: TlsContext,
+        tls: TlsContext | None,
         protocol: Callable[[], asyncio.BaseProtocol],
         *,
         failed: Callable[[str], None],
@@ -96,14 +98,19 @@ class HandshakeServer:
         task.add_done_callback(partial(self._done, accepted))
 
     async def _shake_hands(self, accepted: socket.socket, address: str) -> None:
+        protocol = self._protocol()
+        options: dict[str, Any] = {}
+        if self._tls is not None:
+            options = {"ssl": self._tls.current, "ssl_handshake_timeout": HANDSHAKE_S_MAX}
+            options["ssl_shutdown_timeout"] = TLS_CLOSE_S_MAX
         try:
-            await self._loop.connect_accepted_socket(
-                self._protocol,
-                accepted,
-                ssl=self._tls.current,
-                ssl_handshake_timeout=HANDSHAKE_S_MAX,
-                ssl_shutdown_timeout=TLS_CLOSE_S_MAX,
-            )
+            # Not what this returns: with TLS, uvloop returns a protocol of its own.
+            await self._loop.connect_accepted_socket(lambda: protocol, accepted, **options)
+            if isinstance(protocol, Authentication):
+                async with asyncio.timeout(HANDSHAKE_S_MAX):
+                    await protocol.finished()
+        except TimeoutError as error:
+            self._fail(f"{address}: {in_words(error) or f'SASL takes longer than {HANDSHAKE_S_MAX:g} seconds'}")
         except OSError as error:
             self._fail(f"{address}: {in_words(error)}")
 
@@ -122,9 +129,13 @@ class NodeTls:
 
     def __init__(self, config: NodeConfig) -> None:
         """Errors: ConfigError for a store that cannot be used."""
-        self._served = {name: TlsContext(security, Side.SERVER) for name, security in config.security}
+        by_name = dict(config.security)
+        self._served = {name: TlsContext(by_name[name], Side.SERVER) for name in by_name if by_name[name].uses_tls}
+        self._mechanisms = {name: Mechanisms(by_name[name]) for name in by_name if by_name[name].uses_sasl}
         security = config.security_between_nodes
         self._dialed = TlsContext(security, Side.CLIENT) if security.uses_tls else None
+        self.credentials = Credentials(security) if security.uses_sasl else None
+        """What this node proves itself with; None if it is not asked."""
         self._refreshed_s = time.monotonic()
         self._under_way: asyncio.Future[None] | None = None
 
@@ -137,16 +148,20 @@ class NodeTls:
         """The context of a listener; None for one without TLS."""
         return self._served.get(name)
 
+    def asks_on(self, name: str) -> Mechanisms | None:
+        """The mechanisms by which clients of a listener authenticate; None for one without SASL."""
+        return self._mechanisms.get(name)
+
     def refresh_if_due(self, loop: asyncio.AbstractEventLoop) -> None:
         """Read changed files again, on a thread: a file system may be slow."""
-        if self._contexts and time.monotonic() >= self._refreshed_s + REFRESH_S:
+        if self._from_files and time.monotonic() >= self._refreshed_s + REFRESH_S:
             self._refreshed_s = inf  # until it is done
             self._under_way = loop.run_in_executor(None, self.refresh)
 
     def refresh(self) -> None:
         """Take up changed files, and log what came of it."""
         try:
-            for context in self._contexts:
+            for context in self._from_files:
                 report = context.refresh()
                 if report is not None:
                     logger.log(logging.ERROR if context.is_stale else logging.INFO, "%s", report)
@@ -159,8 +174,12 @@ class NodeTls:
         return {
             "certificate-days-left": (expires_s - time.time()) / DAY_S,
             "failed-handshakes-total": failed_handshakes,
-            "certificates-not-taken-up": sum(context.is_stale for context in self._contexts),
+            "certificates-not-taken-up": sum(context.is_stale for context in self._from_files),
         }
+
+    @property
+    def _from_files(self) -> Sequence[FromFiles]:
+        return [*self._contexts, *self._mechanisms.values()]
 
     @property
     def _contexts(self) -> Sequence[TlsContext]:
@@ -171,5 +190,10 @@ def warn_of_plaintext(config: NodeConfig) -> None:
     """Log a warning for each listener that others than this machine can reach in the clear."""
     for name, endpoint in config.listeners:
         is_loopback = endpoint.host in LOOPBACK or endpoint.host.startswith("127.")
-        if not config.security_of(name).uses_tls and not is_loopback:
+        security = config.security_of(name)
+        if security.uses_tls or is_loopback:
+            continue
+        if security.uses_sasl:
+            logger.warning("listener %s at %s is SASL_PLAINTEXT: others on the way read and change all", name, endpoint)
+        else:
             logger.warning("listener %s at %s is PLAINTEXT: whoever reaches it may do everything there", name, endpoint)
