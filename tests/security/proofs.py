@@ -10,7 +10,7 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from pykraft.security.settings import Security, SecurityProtocol
-from pykraft.security.users import SCRAM, NewUser, ScramUsers, write_users
+from pykraft.security.users import SCRAM, NewUser, read_users, write_users
 
 USER = "alice"
 PASSWORD = 'the word, "alone" \\ that = nobody; sees'  # noqa: S105 - a test's
@@ -72,7 +72,7 @@ def proofs(folder: Path, mechanism: str) -> dict[str, str]:
         found["sasl.oauthbearer.jwks.endpoint.url"] = f"file://{folder}/keys.json"
         found["sasl.oauthbearer.token.endpoint.url"] = f"file://{folder}/token"
     if mechanism in SCRAM:
-        users: ScramUsers = {}
+        users = read_users(folder / "users.json") if (folder / "users.json").exists() else {}
         NewUser(mechanism, USER, PASSWORD).add_to(users)
         write_users(folder / "users.json", users)
         found["pykraft.scram.users"] = str(folder / "users.json")
