@@ -27,7 +27,7 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from lab.kafka.java import STOPPED_BY_SIGTERM, JavaNode, Kafka
+from lab.kafka.java import SMALL_JVM, STOPPED_BY_SIGTERM, JavaNode, Kafka
 from lab.nodes.cluster import JournalKeeper, PykraftNode
 from lab.nodes.logs import read_stream, require_identical, wait_for_end_offset
 from lab.nodes.verdict import check_journal
@@ -62,8 +62,17 @@ PROPERTIES = {"controller.quorum.fetch.timeout.ms": "700", "pykraft.client.liste
 class MixedQuorum:
     """Node 1 is pykraft's, nodes 2 and 3 are Kafka's."""
 
-    def __init__(self, kafka: Kafka, children: Children, folder: Path) -> None:
-        ports = dict(zip((OURS, 2, 3), free_ports(3), strict=True))
+    def __init__(
+        self,
+        kafka: Kafka,
+        children: Children,
+        folder: Path,
+        *,
+        properties: Mapping[str, str] = PROPERTIES,
+        java_properties: Mapping[str, str] | None = None,
+        jvm: Sequence[str] = SMALL_JVM,
+    ) -> None:
+        self.ports = ports = dict(zip((OURS, 2, 3), free_ports(3), strict=True))
         self.journal = JournalKeeper(folder / "journal.jsonl")
         self.ours = PykraftNode(
             children,
@@ -72,10 +81,19 @@ class MixedQuorum:
             node_id=OURS,
             ports=ports,
             throughput=THROUGHPUT,
-            properties=PROPERTIES,
+            properties=properties,
         )
         self.java = {
-            i: JavaNode(kafka, children, folder / f"n{i}", node_id=i, ports=ports, throughput=THROUGHPUT)
+            i: JavaNode(
+                kafka,
+                children,
+                folder / f"n{i}",
+                node_id=i,
+                ports=ports,
+                throughput=THROUGHPUT,
+                properties=java_properties,
+                jvm=jvm,
+            )
             for i in (2, 3)
         }
 

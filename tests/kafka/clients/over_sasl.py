@@ -26,7 +26,7 @@ VALUES = [b"one", b"x" * 200_000, b"three"]
 TIMEOUT_S = 30.0
 
 
-class AioToken(AioTokens):
+class AioToken(AioTokens):  # type: ignore[misc]
     """The token, for aiokafka."""
 
     def __init__(self, token: str) -> None:
@@ -36,7 +36,7 @@ class AioToken(AioTokens):
         return self._token
 
 
-class PureToken(PureTokens):
+class PureToken(PureTokens):  # type: ignore[misc]
     """The token, for kafka-python."""
 
     def __init__(self, token: str) -> None:
@@ -129,8 +129,8 @@ def main(servers: str, mechanism: str, user: str, secret: str) -> None:
     }
     complaints: list[str] = []
     stranger = for_librdkafka(servers, mechanism, user, secret[:-4] + "AAAA")
+    client = Producer({**stranger, "error_cb": lambda error: complaints.append(str(error))})
     try:
-        client = Producer({**stranger, "error_cb": lambda error: complaints.append(str(error))})
         client.poll(1.0)
         client.list_topics(timeout=2)
         told = "served"
