@@ -88,7 +88,7 @@ class Authentication(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._outcome.done():
-            closed = OSError("it closed the connection before SASL was done")
+            closed = OSError("it closed the connection before SASL was done: perhaps it speaks no SASL")
             self._outcome.set_exception(exc if isinstance(exc, OSError) else closed)
 
     def _fail(self, transport: asyncio.Transport, error: ProtocolError) -> None:

@@ -43,13 +43,18 @@ DRIVER_METRICS: Final = (
     ours("event-loop-lag-max-ms", MetricKind.SENSOR, "ms", "the longest event-loop-lag-ms"),
     ours("accepted-connections", MetricKind.GAUGE, "connections", "connections that others made to this node"),
     ours("dialed-connections", MetricKind.GAUGE, "connections", "connections that this node made"),
-    ours("failed-handshakes-total", MetricKind.COUNTER, "handshakes", "TLS handshakes on listeners that failed"),
+    ours(
+        "failed-handshakes-total",
+        MetricKind.COUNTER,
+        "handshakes",
+        "handshakes of TLS and SASL that failed on listeners",
+    ),
     ours("certificate-days-left", MetricKind.GAUGE, "days", "until the first certificate of this node expires"),
     ours(
         "certificates-not-taken-up",
         MetricKind.GAUGE,
         "contexts",
-        "listeners, and the dials as one, whose changed files cannot be used: they keep the former certificates",
+        "listeners, and the dials as one, whose changed files (certificates, users, keys) cannot be used",
     ),
 )
 METRICS: Final = (*HOST_METRICS, *DRIVER_METRICS)

@@ -195,6 +195,8 @@ class Connection:
                 # With TLS 1.3 a client has finished its handshake when the other end looks at its certificate.
                 is_tls = self._stream.transport.get_extra_info("ssl_object") is not None
                 problem += ": perhaps it refuses the certificate" if is_tls else ": perhaps it speaks TLS only"
+            elif self._sasl is None and self.offers_key(ApiKey.SASL_AUTHENTICATE):
+                problem += ": perhaps it wants SASL"
         # Cancelled, say: the answer may still arrive, so nobody may use this connection again.
         except BaseException:
             await self.close()
