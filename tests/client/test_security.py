@@ -1,17 +1,21 @@
 """Embedded nodes, Admin and Observer with SASL, over real sockets: one file of properties serves them all."""
 
+import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
 from pykraft.client import Admin, Node, Observer, Security, configure, text_serde, voter_set
+from pykraft.client.remote.connection import ClientDialer
 from pykraft.client.remote.leader_search import Patience
 from pykraft.client.remote.observer import Start
-from pykraft.errors import QuorumUnavailableError
+from pykraft.errors import QuorumUnavailableError, UnreachableError
+from pykraft.protocol.messages import ApiKey
 from pykraft.security.settings import MECHANISMS
+from pykraft.server import sasl_server
 from tests.client.nodes import QUICK, leader_of
-from tests.security.proofs import jaas, proofs
+from tests.security.proofs import jaas, proofs, token
 
 PATIENT = Patience(timeout_ms=10_000, request_timeout_ms=5_000)
 HASTY = Patience(timeout_ms=300, request_timeout_ms=5_000)
@@ -52,3 +56,25 @@ async def test_nodes_and_clients_of_a_program_authenticate(mechanism: str, tmp_p
         async with Admin(bootstrap, patience=HASTY) as nobody:
             with pytest.raises(QuorumUnavailableError, match="perhaps it wants SASL"):
                 await nobody.describe_quorum()
+
+
+async def test_client_authenticates_again_before_a_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sasl_server, "AGAIN_S_MIN", 0.0)
+    values = {**proofs(tmp_path, "OAUTHBEARER"), "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
+    security = Security.of_client(values)
+    config = configure(tmp_path / "n1", node_id=1, voters={1: "127.0.0.1:0"}, security=security, raft=QUICK)
+    async with Node(config, text_serde) as node:
+        await node.wait_for_leader()
+        connection = await ClientDialer("test", security=security).connect(node.endpoint, 5_000)
+        sasl = connection._sasl
+        assert sasl is not None
+        assert sasl._due_s > asyncio.get_running_loop().time() + 60
+        sasl._due_s = 0.0
+        answer = await connection.ask_body(ApiKey.DESCRIBE_CLUSTER, {"endpoint_type": 2}, timeout_ms=5_000)
+        assert answer["controller_id"] == 1
+        assert sasl._due_s > asyncio.get_running_loop().time() + 60
+        sasl._due_s = 0.0
+        (tmp_path / "token").write_text(token(exp=1))
+        with pytest.raises(UnreachableError, match="invalid_token"):
+            await connection.ask_body(ApiKey.DESCRIBE_CLUSTER, {"endpoint_type": 2}, timeout_ms=5_000)
+        assert not connection.is_open

@@ -1,6 +1,8 @@
 """Quorums whose nodes authenticate, as processes: each protocol and mechanism, the leader killed, strangers out."""
 
 import json
+import socket
+import struct
 from pathlib import Path
 
 import pytest
@@ -9,9 +11,15 @@ from lab.nodes.cluster import Cluster
 from pykraft.local.child import Children, wait_until
 from pykraft.local.journal import Acknowledged
 from pykraft.local.voters import HOST, LISTENER, QUICK
-from pykraft.security.settings import MECHANISMS
+from pykraft.protocol.messages import ApiKey
+from pykraft.security.sasl import Credentials
+from pykraft.security.settings import MECHANISMS, Security
 from pykraft.security.users import NewUser, read_users, write_users
+from pykraft.server.sasl_client import SaslClient
+from tests.kafka.differential.voter import exactly
+from tests.processes import attack
 from tests.processes.commands import assert_one_line, run, stop_under_load
+from tests.processes.wire import framed, request
 from tests.security.credentials import properties
 from tests.security.proofs import PASSWORD, USER, jaas, proofs, token
 
@@ -127,4 +135,49 @@ def test_users_come_and_go_without_a_restart(children: Children, tmp_path: Path)
         )
         assert run(*asked, timeout_s, "describe", "--status").returncode == status
         write_users(users, {SCRAM: {USER: known[SCRAM][USER]}})
+    stop_under_load(cluster)
+
+
+def authenticated_stranger(port: int) -> socket.socket:
+    """A connection that has authenticated as a user."""
+    values = {"sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas("PLAIN"), "security.protocol": "SASL_PLAINTEXT"}
+    client = SaslClient(Credentials(Security.of_client(values)))
+    connection = socket.create_connection((HOST, port), attack.TIMEOUT_S)
+    parts = client.begin()
+    while parts:
+        connection.sendall(b"".join(map(bytes, parts)))
+        size_bytes = int.from_bytes(exactly(connection, 4), "big")
+        more = client.receive(exactly(connection, size_bytes), 0.0)
+        assert more is not None
+        parts = more
+    return connection
+
+
+def test_floods_before_and_within_authentication_leave_the_leader_and_its_memory(
+    children: Children, tmp_path: Path
+) -> None:
+    cluster, _, _ = authenticated(children, tmp_path, "SASL_PLAINTEXT", "PLAIN")
+    begun = cluster.start()
+    leader = cluster.nodes[begun.node]
+    versions = framed(request(ApiKey.API_VERSIONS, 0, {}))
+    begin = framed(request(ApiKey.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"}))
+    guess = framed(request(ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": b"\0alice\0guess"}))
+    for name, count, data in (
+        ("silence", 200, b""),
+        ("a half frame", 200, struct.pack(">i", 16_000) + bytes(15_000)),
+        ("64 KiB", 100, struct.pack(">i", 65_536) + bytes(65_536)),
+        ("versions", 200, versions * 1_000),
+        ("stalled", 200, begin),
+        ("guesses", 300, begin + guess),
+    ):
+        with attack.crowd(leader.port, count, data):
+            mark = cluster.journal.mark()
+            cluster.journal.wait_for_acknowledged(100, since=mark)
+            assert leader.process.status is None, name
+    with authenticated_stranger(leader.port) as connection:
+        attack.send(connection, begin * 10_000)  # the node answers some, closes, and reads no more
+        assert attack.read_frames(connection, count_max=10_000) < 100
+    cluster.journal.wait_for_acknowledged(100, since=cluster.journal.mark())
+    assert {event.epoch for event in cluster.journal.acknowledgements()} == {begun.epoch}
+    assert attack.peak_memory_mib(leader.process.pid) < 160
     stop_under_load(cluster)
