@@ -352,7 +352,8 @@ def test_other_roles_are_refused(roles: str) -> None:
 
 
 PASSED_OVER_NEVER = (
-    r"PLAINTEXT|not supported yet|no listener uses it|is none of listeners|there is no other here|has no effect without"
+    r"PLAINTEXT|is not supported|no listener uses it|is none of listeners|there is no other here|has no effect without"
+    r"|sasl.enabled.mechanisms is required"
 )
 
 
@@ -412,6 +413,12 @@ def test_the_listener_between_nodes_may_be_named_by_kafkas_older_property() -> N
     assert problem == "the listener between nodes is SSL"
 
 
+def test_sasl_of_a_listener_with_tls_alone_is_refused() -> None:
+    given = {"listeners": "SSL://localhost:9093", "controller__listener__names": "SSL", **TLS}
+    problem = refused(**given, sasl__enabled__mechanisms="PLAIN")
+    assert (problem.key, problem.allowed[:33]) == ("sasl.enabled.mechanisms", "no listener uses it: give one SAS")
+
+
 def test_tls_of_a_listener_in_the_clear_is_refused() -> None:
     listeners = "PLAINTEXT://localhost:9092,SSL://localhost:9093"
     key = "listener__name__plaintext__ssl__client__auth"
@@ -420,9 +427,13 @@ def test_tls_of_a_listener_in_the_clear_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["sasl_plaintext", "SASL_SSL"])
 def test_a_listener_is_protected_by_its_name(name: str) -> None:
-    listeners = f"PLAINTEXT://localhost:9092,{name}://localhost:9093"
-    assert "not supported yet" in refused(listeners=listeners).allowed
-    assert "not supported yet" in refused(listeners=listeners, listener__security__protocol__map=STOCK_MAP).allowed
+    listeners, given = f"PLAINTEXT://localhost:9092,{name}://localhost:9093", {"sasl__enabled__mechanisms": "PLAIN"}
+    for more in ({}, {"listener__security__protocol__map": STOCK_MAP}):
+        assert refused(listeners=listeners, **more).key == "sasl.enabled.mechanisms"
+        security = read(listeners=listeners, controller__listener__names="PLAINTEXT", **more, **given).config.security
+        assert [(each, found.protocol.value, found.mechanisms) for each, found in security] == [
+            (name.upper(), name.upper(), ["PLAIN"])
+        ]
     mapped = read(listeners=listeners, listener__security__protocol__map=f"{name}:PLAINTEXT")
     assert len(mapped.config.listeners) == 2
 

@@ -27,7 +27,7 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from lab.kafka.java import STOPPED_BY_SIGTERM, JavaNode, Kafka
+from lab.kafka.java import SMALL_JVM, STOPPED_BY_SIGTERM, JavaNode, Kafka
 from lab.nodes.cluster import JournalKeeper, PykraftNode
 from lab.nodes.logs import read_stream, require_identical, wait_for_end_offset
 from lab.nodes.verdict import check_journal
@@ -63,10 +63,17 @@ class MixedQuorum:
     """Node 1 is pykraft's, nodes 2 and 3 are Kafka's."""
 
     def __init__(
-        self, kafka: Kafka, children: Children, folder: Path, properties: Mapping[str, str] | None = None
+        self,
+        kafka: Kafka,
+        children: Children,
+        folder: Path,
+        *,
+        properties: Mapping[str, str] = PROPERTIES,
+        java_properties: Mapping[str, str] | None = None,
+        jvm: Sequence[str] = SMALL_JVM,
     ) -> None:
-        """``properties`` are of all nodes."""
-        ports = dict(zip((OURS, 2, 3), free_ports(3), strict=True))
+        """``properties`` are of ours, ``java_properties`` of the others."""
+        self.ports = ports = dict(zip((OURS, 2, 3), free_ports(3), strict=True))
         self.journal = JournalKeeper(folder / "journal.jsonl")
         self.ours = PykraftNode(
             children,
@@ -75,11 +82,18 @@ class MixedQuorum:
             node_id=OURS,
             ports=ports,
             throughput=THROUGHPUT,
-            properties={**PROPERTIES, **(properties or {})},
+            properties=properties,
         )
         self.java = {
             i: JavaNode(
-                kafka, children, folder / f"n{i}", node_id=i, ports=ports, throughput=THROUGHPUT, properties=properties
+                kafka,
+                children,
+                folder / f"n{i}",
+                node_id=i,
+                ports=ports,
+                throughput=THROUGHPUT,
+                properties=java_properties,
+                jvm=jvm,
             )
             for i in (2, 3)
         }

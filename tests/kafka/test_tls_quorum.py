@@ -14,7 +14,7 @@ from pykraft.local.voters import HOST, LISTENER, write_properties
 from tests.audit.replicas import audited
 from tests.kafka.controller import JavaController
 from tests.kafka.observer import MetadataObserver
-from tests.kafka.test_mixed_quorum import MixedQuorum
+from tests.kafka.test_mixed_quorum import PROPERTIES, MixedQuorum
 from tests.security.credentials import properties
 
 pytestmark = pytest.mark.kafka
@@ -25,7 +25,7 @@ def test_each_side_leads_a_secured_quorum_and_its_leader_is_killed(
 ) -> None:
     values = properties(tmp_path / "certificates")
     given = {**values, "listener.security.protocol.map": f"{LISTENER}:SSL", "pykraft.client.listeners": ""}
-    quorum = MixedQuorum(kafka, children, tmp_path, given)
+    quorum = MixedQuorum(kafka, children, tmp_path, properties={**PROPERTIES, **given}, java_properties=given)
     killed, follower, elected = quorum.let_ours_lead()
     quorum.let_java_lead_again(killed, follower, elected)
     assert "handshake" not in quorum.ours.log_path.read_text()

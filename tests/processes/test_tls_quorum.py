@@ -100,7 +100,7 @@ async def test_flood_of_handshakes_leaves_the_leadership_and_the_descriptors_as_
     [
         ("ssl.keystore.location", "/nowhere.pem", "ssl.keystore.location"),
         ("ssl.key.password", "", "ssl.key.password"),
-        ("sasl.enabled.mechanisms", "PLAIN", "SASL"),
+        ("sasl.enabled.mechanisms", "PLAIN", "SASL_SSL"),
     ],
 )
 def test_node_that_cannot_be_as_secure_as_it_should_does_not_start(

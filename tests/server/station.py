@@ -12,6 +12,7 @@ from typing import Any
 from pykraft.host.ports import ConnectionId
 from pykraft.local.voters import HOST, free_ports
 from pykraft.protocol.api import frame
+from pykraft.protocol.api import frame as frame_parts
 from pykraft.security.principal import RemoteEnd
 from pykraft.server.binding import Names, listening_sockets
 from pykraft.server.links import LinkLimits, Links
@@ -46,6 +47,10 @@ class User:
         assert listener == LISTENER
         self.ends.append(end)
         self._note("accepted", connection)
+
+    def answer_api_versions(self, listener: str, frame: Buffer) -> list[Buffer]:
+        assert listener == LISTENER
+        return frame_parts([b"versions"])
 
     def link_connected(self, connection: ConnectionId, end: RemoteEnd) -> None:
         self.ends.append(end)

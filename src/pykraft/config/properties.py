@@ -3,7 +3,7 @@
 Unknown keys are ignored, as in Kafka, with a warning. Of a key that is given twice the last value counts. An error or
 warning says where the value comes from: a line of a file, or an option.
 
-Invariant: a node that is configured to protect itself in a way that it cannot (SASL) does not start.
+Invariant: a node that is configured to protect itself in a way that it cannot does not start.
 
 Source: Kafka's ``QuorumConfig``, ``KRaftConfigs``, ``KafkaConfig`` and ``Topic.validate``; ours (ADR 065);
 ``java.util.Properties``.
@@ -53,10 +53,10 @@ from pykraft.errors import ConfigError
 from pykraft.security.acls import VOTER_PRINCIPALS_KEY, AuthorizerSettings, voter_principals
 from pykraft.security.settings import (
     HTTP_NAMES,
+    NAMES,
     PROTOCOL_NAMES,
-    TLS_NAMES,
     Security,
-    is_tls_name,
+    is_of_security,
     protocol_of,
     refuse_unsupported,
 )
@@ -489,16 +489,18 @@ class _Reader:
             protocol = mapped.get(name, name if name in PROTOCOL_NAMES else "PLAINTEXT")
             found.append((name, Security.of_listener(name, protocol_of(key, given, protocol), self._left)))
         self._refuse_unused(found, dict(found)[voters_listener].protocol.value)
-        return tuple(entry for entry in found if entry[1].uses_tls)
+        return tuple(entry for entry in found if not entry[1].is_in_the_clear)
 
     def _refuse_unused(self, found: Sequence[tuple[str, Security]], between_nodes: str) -> None:
-        """Errors: ConfigError for properties of TLS that no listener uses: who gives them expects protection."""
+        """Errors: ConfigError for properties of security that no listener uses: who gives them expects protection."""
         used = {setting.key for _, security in found for _, setting in security.settings}
-        for key in [key for key in self._left if is_tls_name(key)]:
+        for key in [key for key in self._left if is_of_security(key)]:
             value = self._left.pop(key)
-            is_overridden = key in TLS_NAMES and any(security.uses_tls for _, security in found)
+            is_overridden = key in NAMES and any(security.honours(key) for _, security in found)
             if value.strip() and key not in used and not is_overridden:
-                raise ConfigError(key, value, "no listener uses it: give one SSL in listener.security.protocol.map")
+                protocol = "SSL" if key.rpartition("ssl.")[1] else "SASL_SSL"
+                allowed = f"no listener uses it: give one {protocol} in listener.security.protocol.map"
+                raise ConfigError(key, value, allowed)
         between_key = "security.inter.broker.protocol"
         between = self.text(between_key)
         if between.upper() not in ("", between_nodes):

@@ -14,11 +14,12 @@ import secrets
 import ssl
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
 from math import inf
-from typing import Final
+from pathlib import Path
+from typing import ClassVar, Final
 
 from pykraft.errors import ConfigError
 from pykraft.security.settings import VERSIONS, Security
@@ -37,23 +38,22 @@ class Side(Enum):
     CLIENT = ssl.PROTOCOL_TLS_CLIENT
 
 
-class TlsContext:
-    """The context of one listener or client; `current` is for new connections."""
+class FromFiles:
+    """What is made from files, and made anew when they have changed."""
 
-    def __init__(self, security: Security, side: Side, *, among_nodes: bool = False) -> None:
-        """Read the stores; ``among_nodes`` if the own certificate is for others that have the same trust store.
+    what: ClassVar[str]
+    """What the files have, for messages."""
 
-        Errors: ConfigError that names the property; UsageError for a package that is missing.
-        """
-        self._security = security
-        self._side = side
-        self._is_among_nodes = among_nodes
+    def __init__(self, files: Sequence[Path]) -> None:
+        """Make it. Errors: as `make`."""
+        self._paths = files
         self._seen = self._files()
         self.is_stale = False
         """True while the files have changed, but cannot be used."""
-        self.expires_s = inf
-        """When the own certificate, or one that it depends on, expires: seconds since 1970."""
-        self.current, self.expires_s = self._made()
+        self.make()
+
+    def make(self) -> None:
+        """Read the files. Errors: ConfigError that names the property; then everything stays as it was."""
 
     def refresh(self) -> str | None:
         """Take up changed files; returns what to report, if there is anything new. It may be called on any thread."""
@@ -63,23 +63,17 @@ class TlsContext:
         # A file that is being written is tried again; it is reported once for each state of the files.
         self._seen = seen
         try:
-            self.current, self.expires_s = self._made()
+            self.make()
         except ConfigError as error:
             self.is_stale = True
-            return f"changed certificates are not taken up, the former ones stay in use: {error}"
+            return f"changed {self.what} are not taken up, the former ones stay in use: {error}"
         self.is_stale = False
-        return f"certificates were read again: {', '.join(map(str, files_of(self._security)))}"
-
-    def _made(self) -> tuple[ssl.SSLContext, float]:
-        made = _made(self._security, self._side)
-        if self._is_among_nodes:
-            _check_own(self._security)
-        return made
+        return f"{self.what} were read again: {', '.join(map(str, self._paths))}"
 
     def _files(self) -> list[tuple[int, int, int] | None]:
         """What tells one state of the files from another."""
         found: list[tuple[int, int, int] | None] = []
-        for path in files_of(self._security):
+        for path in self._paths:
             try:
                 stat = path.stat()
             except OSError:
@@ -87,6 +81,31 @@ class TlsContext:
             else:
                 found.append((stat.st_mtime_ns, stat.st_size, stat.st_ino))
         return found
+
+
+class TlsContext(FromFiles):
+    """The context of one listener or client; `current` is for new connections."""
+
+    what = "certificates"
+
+    def __init__(self, security: Security, side: Side, *, among_nodes: bool = False) -> None:
+        """Read the stores; ``among_nodes`` if the own certificate is for others that have the same trust store.
+
+        Errors: ConfigError that names the property; UsageError for a package that is missing.
+        """
+        self._security = security
+        self._side = side
+        self._is_among_nodes = among_nodes
+        self.expires_s = inf
+        """When the own certificate, or one that it depends on, expires: seconds since 1970."""
+        self.current: ssl.SSLContext
+        super().__init__(files_of(security))
+
+    def make(self) -> None:
+        made = _made(self._security, self._side)
+        if self._is_among_nodes:
+            _check_own(self._security)
+        self.current, self.expires_s = made
 
 
 def _made(security: Security, side: Side) -> tuple[ssl.SSLContext, float]:

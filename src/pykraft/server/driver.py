@@ -249,6 +249,9 @@ class Driver:
     def link_accepted(self, connection: ConnectionId, listener: str, end: RemoteEnd) -> None:
         self._guarded(self.host.on_accepted, connection, listener, now(), end)
 
+    def answer_api_versions(self, listener: str, frame: Buffer) -> list[Buffer]:
+        return self.host.answer_api_versions(listener, frame)
+
     def link_connected(self, connection: ConnectionId, end: RemoteEnd) -> None:
         self._guarded(self.host.on_connected, connection, now(), end)
 

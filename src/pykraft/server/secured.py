@@ -1,4 +1,4 @@
-"""TLS of a node's connections: handshakes of those that connect, and certificates that are read again.
+"""TLS and SASL of a node's connections: handshakes of those that connect, and files that are read again.
 
 A connection becomes a link when its handshake is done. Until then these rules hold, so that a flood of handshakes costs
 little of the loop, and leaves the quorum's own links theirs:
@@ -11,7 +11,7 @@ little of the loop, and leaves the quorum's own links theirs:
 4. An endpoint that refuses handshakes of this node is dialed less often, down to once in `PAUSE_S_MAX`.
 
 Invariants: nothing that the other end sends before that reaches the node; each new connection, in both directions, uses
-the newest certificates that could be read; without TLS there is nothing of all this.
+the newest certificates and users that could be read; without TLS and SASL there is nothing of all this.
 
 Source: Kafka's ``SslTransportLayer``, ``SslFactory``, ``reconnect.backoff.ms``, and ``ConnectionQuotas`` (KIP-612:
 rates of connections by address and in all; the numbers are ours); ``asyncio.loop.connect_accepted_socket``.
@@ -27,13 +27,15 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from ipaddress import ip_network
 from math import inf, nan
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from pykraft.config import LOOPBACK, NodeConfig
 from pykraft.security.acls import AclFile, Authorizer
-from pykraft.security.contexts import Side, TlsContext, refusal
+from pykraft.security.contexts import FromFiles, Side, TlsContext, refusal
 from pykraft.security.principal import Principal, PrincipalMapping
+from pykraft.security.sasl import Credentials, Mechanisms
 from pykraft.security.settings import HTTP_NAMES, MAPPING_RULES_KEY, Security, SecurityProtocol
+from pykraft.server.authentication import Authentication
 from pykraft.server.binding import ACCEPTS_PER_TURN, TLS_CLOSE_S_MAX, in_words
 from pykraft.server.clock import TokenBucket
 from pykraft.types import Endpoint
@@ -134,7 +136,7 @@ class HandshakeServer:
     def __init__(
         self,
         listening: socket.socket,
-        tls: TlsContext,
+        tls: TlsContext | None,
         protocol: Callable[[], asyncio.BaseProtocol],
         *,
         failed: Callable[[str], None],
@@ -199,16 +201,20 @@ class HandshakeServer:
         task.add_done_callback(partial(self._done, accepted, others))
 
     async def _shake_hands(self, accepted: socket.socket, address: str) -> None:
+        protocol = self._protocol()
+        options: dict[str, Any] = {}
+        if self._tls is not None:
+            options = {"ssl": self._tls.current, "ssl_handshake_timeout": HANDSHAKE_S_MAX}
+            options["ssl_shutdown_timeout"] = TLS_CLOSE_S_MAX
         try:
-            transport, _ = await self._loop.connect_accepted_socket(
-                self._protocol,
-                accepted,
-                ssl=self._tls.current,
-                ssl_handshake_timeout=HANDSHAKE_S_MAX,  # rule 1
-                ssl_shutdown_timeout=TLS_CLOSE_S_MAX,
-            )
+            transport, _ = await self._loop.connect_accepted_socket(lambda: protocol, accepted, **options)
+            if isinstance(protocol, Authentication):
+                async with asyncio.timeout(HANDSHAKE_S_MAX):
+                    await protocol.finished()
         except ConnectionResetError:
             pass  # it has gone away, as what only looks whether the port is open
+        except TimeoutError as error:
+            self._fail(f"{address}: {in_words(error) or f'SASL takes longer than {HANDSHAKE_S_MAX:g} seconds'}")
         except OSError as error:
             self._fail(f"{address}: {in_words(error)}")
         else:
@@ -230,15 +236,19 @@ class NodeTls:
 
     def __init__(self, config: NodeConfig) -> None:
         """Errors: ConfigError for a store that cannot be used."""
-        between = config.default_listener
+        between, by_name = config.default_listener, dict(config.security)
         self._served = {
-            name: TlsContext(security, Side.SERVER, among_nodes=name == between)
-            for name, security in config.security
-            if config.listeners.get(name) is not None or name in HTTP_NAMES  # an observer may not listen at all
+            name: TlsContext(by_name[name], Side.SERVER, among_nodes=name == between)
+            for name in by_name
+            # An observer may not listen at all.
+            if by_name[name].uses_tls and (config.listeners.get(name) is not None or name in HTTP_NAMES)
         }
+        self._mechanisms = {name: Mechanisms(by_name[name]) for name in by_name if by_name[name].uses_sasl}
         security = config.security_between_nodes
         is_served = between in self._served
         self._dialed = TlsContext(security, Side.CLIENT, among_nodes=is_served) if security.uses_tls else None
+        self.credentials = Credentials(security) if security.uses_sasl else None
+        """What this node proves itself with; None if it is not asked."""
         self._mappings: dict[str | None, PrincipalMapping] = {None: _mapping(security)}
         # Names of SASL are not those of certificates.
         self._mappings |= {name: _mapping(each) for name, each in config.security if each.protocol is SSL}
@@ -261,6 +271,10 @@ class NodeTls:
         """The context of a listener; None for one without TLS."""
         return self._served.get(name)
 
+    def asks_on(self, name: str) -> Mechanisms | None:
+        """The mechanisms by which clients of a listener authenticate; None for one without SASL."""
+        return self._mechanisms.get(name)
+
     def named(self, listener: str | None, principal: Principal) -> Principal | None:
         """The name that a listener has for the holder of a certificate, and None for one to whom it gives none.
 
@@ -272,7 +286,7 @@ class NodeTls:
 
     def refresh_if_due(self, loop: asyncio.AbstractEventLoop) -> None:
         """Read changed files again, on a thread: a file system may be slow."""
-        if (self._contexts or self._acls) and time.monotonic() >= self._refreshed_s + REFRESH_S:
+        if (self._from_files or self._acls) and time.monotonic() >= self._refreshed_s + REFRESH_S:
             self.refresh_soon(loop)
 
     def refresh_soon(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -283,7 +297,7 @@ class NodeTls:
     def refresh(self) -> None:
         """Take up changed files, and log what came of it."""
         try:
-            files: Sequence[TlsContext | AclFile] = [*self._contexts, *self._acls]
+            files: Sequence[FromFiles | AclFile] = [*self._from_files, *self._acls]
             for each in files:
                 report = each.refresh()
                 if report is not None:
@@ -297,10 +311,14 @@ class NodeTls:
         return {
             "certificate-days-left": (expires_s - time.time()) / DAY_S,
             "failed-handshakes-total": failed_handshakes,
-            "certificates-not-taken-up": sum(context.is_stale for context in self._contexts),
+            "certificates-not-taken-up": sum(context.is_stale for context in self._from_files),
             "acls": 0 if self.authorizer is None else len(self.authorizer.acls),
             "acls-not-taken-up": sum(file.is_stale for file in self._acls),
         }
+
+    @property
+    def _from_files(self) -> Sequence[FromFiles]:
+        return [*self._contexts, *self._mechanisms.values()]
 
     @property
     def _contexts(self) -> Sequence[TlsContext]:
@@ -326,5 +344,10 @@ def warn_of_plaintext(config: NodeConfig) -> None:
     """Log a warning for each listener that others than this machine can reach in the clear."""
     for name, endpoint in config.listeners:
         is_loopback = endpoint.host in LOOPBACK or endpoint.host.startswith("127.")
-        if not config.security_of(name).uses_tls and not is_loopback:
+        security = config.security_of(name)
+        if security.uses_tls or is_loopback:
+            continue
+        if security.uses_sasl:
+            logger.warning("listener %s at %s is SASL_PLAINTEXT: others on the way read and change all", name, endpoint)
+        else:
             logger.warning("listener %s at %s is PLAINTEXT: whoever reaches it may do everything there", name, endpoint)
