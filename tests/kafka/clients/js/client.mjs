@@ -35,7 +35,7 @@ async function produce() {
   const prefix = values.prefix ?? "0";
   const compression = values.compression === "gzip" ? CompressionTypes.GZIP : CompressionTypes.None;
   const producer = kafka.producer({ idempotent: !values.plain, maxInFlightRequests: 1 });
-  await producer.connect();
+  await connect(producer);
   const started = performance.now();
   for (let done = 0; done < count; ) {
     const due = rate ? Math.floor(((performance.now() - started) / 1000) * rate) + 1 : count;
@@ -56,6 +56,18 @@ async function produce() {
   await producer.disconnect();
 }
 
+// It asks for a producer's id once, of a node that may have just been killed, and leaves it to the program to try again.
+async function connect(producer) {
+  for (;;) {
+    try {
+      return await producer.connect();
+    } catch (error) {
+      if (!error.retriable) throw error;
+      await pause(STEP_MS);
+    }
+  }
+}
+
 async function subscribe(group, offset) {
   const sessionTimeout = Number(values.session ?? 10000);
   const heartbeatInterval = sessionTimeout / 10;
@@ -63,10 +75,14 @@ async function subscribe(group, offset) {
   await consumer.connect();
   await consumer.subscribe({ topics: [topic], fromBeginning: true });
   let read = 0;
+  // A consumer that joins its group again begins at the committed offset: what it had read already comes once more.
+  let next = offset === undefined ? -1 : Number(offset);
   await new Promise((done, fail) => {
     const eachBatch = async ({ batch, resolveOffset, commitOffsetsIfNecessary, uncommittedOffsets }) => {
       for (const message of batch.messages) {
         if (read >= count) break;
+        if (Number(message.offset) < next) continue;
+        if (offset !== undefined) next = Number(message.offset) + 1;
         process.stdout.write(`${message.offset} ${message.value}\n`);
         read += 1;
         resolveOffset(message.offset);
