@@ -235,6 +235,7 @@ async def test_errors_have_codes_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, code: errors.ErrorCode
 ) -> None:
     async with machines(tmp_path, 1) as [node]:
+        await node.execute(Add("x", 1))  # it leads
 
         async def refuse(*_: Any) -> Any:
             raise error

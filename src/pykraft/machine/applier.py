@@ -22,7 +22,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 from pykraft.client.leadership import LeaderAndEpoch
 from pykraft.client.node import Node
 from pykraft.client.reader import Reader, StateReader
-from pykraft.errors import BufferFullError, DeserializeError
+from pykraft.errors import BufferFullError, DeserializeError, NotLeaderError
 from pykraft.machine.log_skips import wait_skipped
 from pykraft.machine.records import encode_commands
 from pykraft.machine.replica import (
@@ -234,6 +234,17 @@ class Applier(Generic[C, R]):
     def time_ms(self) -> int:
         """The log time for a record that this node writes now."""
         return self.clock.time_ms(self.replica.time_ms, asyncio.get_running_loop().time())
+
+    def leader_time_ms(self) -> int:
+        """The same for commands, which only a leader writes.
+
+        Errors: NotLeaderError while this node has not applied what came before its epoch. It does not know the log's
+        time yet: a lease that began at an older one would end early.
+        """
+        if not self.clock.is_running:
+            known = self._node.leader_and_epoch
+            raise NotLeaderError(known.leader_id, known.epoch)
+        return self.time_ms()
 
     def tick_interval_ms(self) -> int:
         """How long a leader leaves the log without a record, while anybody counts on its time."""

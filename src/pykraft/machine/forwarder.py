@@ -38,6 +38,7 @@ from pykraft.errors import (
 from pykraft.machine.applier import Applier
 from pykraft.machine.records import (
     DigestRecord,
+    SkipRecord,
     VersionRecord,
     check_forwarded,
     forwarded_alone,
@@ -323,7 +324,8 @@ class ForwardServer:
             raise PykraftError(
                 f"the leader's machine does not stand before offset {alone.offset}, so nothing is skipped"
             )
-        time_ms = self._applier.time_ms()
+        # A skip must come before what it skips can be applied.
+        time_ms = self._applier.time_ms() if isinstance(alone, SkipRecord) else self._applier.leader_time_ms()
         committed = await self._node.propose([stamped(record, time_ms) for record in records])
         return committed.base_offset
 

@@ -345,10 +345,13 @@ class Submission(Generic[C, R]):
     async def _has_brought(self, group: _CommandGroup, waiting: Sequence[Attempt]) -> bool:
         group.copies += 1
         try:
-            if group.session is not None and not self._forwarder.is_needed:
+            is_remote = self._forwarder.is_needed
+            if group.session is not None and not is_remote:
                 # The leader reads its own commands, too; most were read when their callers came.
                 self._applier.replica.read_ahead(command for _, command, _, _ in waiting)
-            group.base_offset = await self._send(group.records(waiting, self._applier.time_ms()))
+            # A leader elsewhere writes its own time over this.
+            time_ms = self._applier.time_ms() if is_remote else self._applier.leader_time_ms()
+            group.base_offset = await self._send(group.records(waiting, time_ms))
             if group is self._opening_group:
                 self._check_opening()
         except errors.OutcomeUnknownError as error:

@@ -9,11 +9,13 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any
 
 from pykraft import errors
 from pykraft.client.proposals import _Group
+from pykraft.client.reader import _Pieces
 from pykraft.core import raft
 from pykraft.core.events import CommitHeard
 from pykraft.core.on import fetch_response, read
@@ -36,6 +38,8 @@ from pykraft.machine.records import (
 from pykraft.machine.replica import MachineReplica
 from pykraft.machine.submission import Submission, _CommandGroup
 from pykraft.machine.testing.recorded import WatchedMachine
+from pykraft.machine.testing.simulate import run_machines, scenario_of
+from pykraft.machine.testing.workload import DrawnCommands
 from pykraft.sim.run.simulation import Failure
 from pykraft.sim.run.world import Outcome
 from pykraft.types import Epoch, Instant, Offset
@@ -414,6 +418,25 @@ def snapshot_lacks_the_version(patch: Patch) -> None:
 
 OF_ONE_PROCESS = (HashCounters, PidCounters, DateCounters)
 """What replicas in one process cannot differ in."""
+
+
+def run_checked(seed: int) -> Outcome | Failure:
+    """A world of counters whose nodes compare their states after each command."""
+    return run_machines(Counters, partial(DrawnCommands, draw), seed, scenario=scenario_of("all"), check_every=1)
+
+
+def half_snapshot_ends_node(patch: Patch) -> None:
+    """A snapshot that is open and that the disk then does not read ends the node."""
+
+    def hasty(self: _Pieces[Any], read: Callable[[_Pieces[Any]], Any] = _Pieces.next) -> Any:
+        try:
+            return read(self)
+        except errors.StorageError as error:
+            return error
+
+    patch.setattr(_Pieces, "next", hasty)
+
+
 BUGS = {
     "snapshot_forgets_sessions": MachineBug(snapshot_forgets_sessions, 0, "EqualReplicas"),
     "load_keeps_old_sessions": MachineBug(load_keeps_old_sessions, 0, "EqualReplicas"),
@@ -429,6 +452,7 @@ BUGS = {
         number_of_a_given_up_command_is_used_again, 0, "AnswersAreTrue"
     ),
     "snapshot_state_is_not_restored": MachineBug(snapshot_state_is_not_restored, 0, "EqualReplicas"),
+    "half_snapshot_ends_node": MachineBug(half_snapshot_ends_node, 20235, "NodesStayUp", run=run_checked),
     "retry_has_a_number_of_its_own": MachineBug(retry_has_a_number_of_its_own, 14, "AppliedOnce"),
     "read_asks_nobody": MachineBug(read_asks_nobody, 0, "ReadsAreCurrent"),
     "read_does_not_wait_for_apply": MachineBug(read_does_not_wait_for_apply, 0, "ReadsAreCurrent"),
