@@ -114,9 +114,10 @@ class ImpostorFaults(Family):
 
     def _withdraw(self) -> bool:
         """Let a guest ask a node, withdraw the rule that allows it, and let it ask again."""
-        node = self._harm.awake_node()
-        if self._guest is not None or node is None or node.authorizer is None:
+        nodes = [node for node in self._harm.facts.nodes.values() if node.process is not None and node.authorizer]
+        if self._guest is not None or not nodes:
             return False
+        node = self._rng.choice(nodes)
         self._harm.hit("withdrawn rule", node, f"is asked by {GUEST}, which is forbidden then")
         self._guest = ForbiddenGuest(self._harm, node)
         self._harm.later(LASTS_US[0], self._let_guest_go)

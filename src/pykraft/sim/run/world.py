@@ -222,7 +222,7 @@ class World:
             configs = with_producers(configs, scenario.producers, self._producer_dice)
         if self._group_count:
             configs = with_groups(configs, scenario.groups, self._dice(seed, "group settings"))
-        if self._dice(seed, "security").random() < scenario.security.protected_probability:
+        if self._dice(seed, "principals").random() < scenario.security.protected_probability:
             configs = with_certificates(configs)
         return with_memory(configs, self._dice(seed, "memory").choice(scenario.quorum.recent_size_bytes_max))
 
