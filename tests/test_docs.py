@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import sys
 import textwrap
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
@@ -154,6 +155,30 @@ def test_the_search_leaves_out_decisions_and_tables_of_results(site: Path) -> No
     assert found["simulation/"] == ""
     assert {"cli/#dynamic-voters", "embedding/#commands"} <= found.keys()
     assert not [location for location in found if location.startswith(("adr/", "notes/", "simulation/#"))]
+
+
+SEARCH = """([docs, questions]) => {
+    // As search/worker.js builds it.
+    const index = lunr(function () {
+        this.field("title"); this.field("text"); this.ref("location");
+        for (const doc of docs) this.add(doc);
+    });
+    return questions.map(question => index.search(question).slice(0, 3).map(found => found.ref));
+}"""
+
+
+def test_the_search_finds_what_people_ask(open_page: OpenPage, site: Path) -> None:
+    wanted = tomllib.loads((ROOT / "tests" / "documented" / "questions.toml").read_text())
+    assert len(wanted) >= 30
+    page = open_page(site / "index.html")
+    page.add_script_tag(path=site / "search" / "lunr.js")
+    docs = json.loads((site / "search" / "search_index.json").read_text())["docs"]
+    found = dict(zip(wanted, page.evaluate(SEARCH, [docs, [*wanted]]), strict=True))
+    wrong = {
+        each: found[each] for each, place in wanted.items() if not any(ref.startswith(place) for ref in found[each])
+    }
+    assert wrong == {}
+    forget_own_files(open_page)
 
 
 @in_all_windows

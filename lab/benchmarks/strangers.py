@@ -8,10 +8,12 @@ Three nodes; strangers and the producer each have a process of their own. The ph
 - waiting: consumers wait at the end of the log, each for a mebibyte;
 - worst: connections send a gzip batch of 500,000 records that is wrong at its end, and wait for the answer;
 - hung up: the same, but each connection is closed after half a second, and another one opened;
-- large: valid batches of nearly 8 MiB, each on a connection of its own, all at once (no producer meanwhile).
+- large: valid batches of nearly 8 MiB, each on a connection of its own, all at once (no producer meanwhile);
+- delivery: a record goes to 50 consumers that wait for it, then to as many as --waiting says.
 
 It prints the time of a produce in each phase (median of the medians, and their spread), the leader's processor time for
-each, its peak of memory, and whether it led all the time.
+each, its peak of memory, and whether it led all the time. At the end of the quiet and of both worst phases a follower
+is killed, misses 100 MB and is started again; how long it then takes to have them is printed, too.
 """
 
 import argparse
@@ -22,7 +24,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 from typing import Final
@@ -31,7 +33,7 @@ from lab.bench.measure import Usage, usage_of
 from lab.nodes.cluster import Cluster
 from pykraft.config import TEST_TOPIC_NAME
 from pykraft.errors import error_name
-from pykraft.local.child import Children
+from pykraft.local.child import Children, wait_until
 from pykraft.local.journal import Led
 from pykraft.protocol.api import decode_response
 from pykraft.protocol.batch import seal_batch
@@ -47,6 +49,10 @@ WORST_RECORDS: Final = 500_000
 HUNG_UP_S: Final = 0.5
 SETTLE_S: Final = 5.0
 """Strangers need so long to begin."""
+MISSED_BATCHES: Final = 100
+"""Of a megabyte each, which a follower misses."""
+FEW: Final = 50
+DELIVERIES: Final = 20
 
 
 def produce(records: bytes) -> bytes:
@@ -59,6 +65,10 @@ def answered(wire: Wire) -> int:
     """The error code of the answer to a Produce request."""
     _, answer = decode_response(ApiKey.PRODUCE, PRODUCE_VERSION, wire.receive())
     return int(answer["responses"][0]["partition_responses"][0]["error_code"])
+
+
+def log_size(partition: Path) -> int:
+    return sum(path.stat().st_size for path in partition.glob("*.log"))
 
 
 def batch(count: int, size_bytes: int) -> bytes:
@@ -109,6 +119,25 @@ def send_worst(port: int, count: int, message: bytes, *, hangs_up: bool = False)
 
 def hang_up(port: int, count: int, message: bytes) -> None:
     send_worst(port, count, message, hangs_up=True)
+
+
+def deliver(port: int, count: int, results: SimpleQueue[int]) -> None:
+    """One record after the other goes to all of these consumers."""
+    message, offset = produce(batch(1, 90)), _end(port)
+    wires = [Wire(port) for _ in range(count)]
+    with Wire(port) as producer:
+        for _ in range(DELIVERIES):
+            part = {"partition": 0, "current_leader_epoch": -1, "partition_max_bytes": 1 << 20, "fetch_offset": offset}
+            topic = {"topic": TEST_TOPIC_NAME, "partitions": [part]}
+            body = {"max_wait_ms": 30_000, "min_bytes": 1, "max_bytes": 8 << 20, "topics": [topic]}
+            for wire in wires:
+                wire.send(framed(request(ApiKey.FETCH, 11, body)))
+            producer.send(message)
+            assert answered(producer) == 0
+            for wire in wires:
+                wire.receive()
+            offset += 1
+    results.put(DELIVERIES * count)
 
 
 def _end(port: int) -> int:
@@ -170,6 +199,32 @@ class Desk:
             flush=True,
         )
 
+    def catch_up(self) -> float:
+        """How long a follower takes that missed much, from its start on; in s."""
+        follower = next(node for id_, node in self._cluster.nodes.items() if id_ != self.leader_id)
+        follower.process.kill()
+        message = produce(batch(125, 8_000))
+        with Wire(self.port) as wire:
+            for _ in range(MISSED_BATCHES):
+                wire.send(message)
+                assert answered(wire) == 0
+        all_bytes = log_size(self._cluster.nodes[self.leader_id].partition)
+        begin_s = time.perf_counter()
+        follower.start()
+        wait_until(
+            lambda: log_size(follower.partition) >= all_bytes, "the follower to catch up", alive=[follower.process]
+        )
+        return time.perf_counter() - begin_s
+
+    def deliver(self, count: int) -> None:
+        """Print what a record to each of these consumers costs."""
+        context = multiprocessing.get_context("spawn")
+        results, before_s = context.SimpleQueue(), self._usage().cpu_s
+        with in_a_process(deliver, self.port, count, results):
+            delivered = results.get()
+        cost_us = (self._usage().cpu_s - before_s) * 1e6 / delivered
+        print(f"delivery: a record to each of {count:,} consumers costs {cost_us:.0f} µs of processor for each")
+
     def send_large(self, count: int) -> None:
         """All at once; print how long all of them took."""
         message, answers = produce(batch(1_040, 8_000)), []
@@ -215,17 +270,25 @@ def main(chosen: argparse.Namespace) -> None:
         cluster = Cluster(children, Path(folder), throughput=0, properties={"pykraft.client.listeners": "PLAINTEXT"})
         desk = Desk(cluster, chosen.seconds)
         found: dict[str, list[tuple[float, float]]] = {phase: [] for phase in phases}
+        caught_up: dict[str, list[float]] = {phase: [] for phase in phases if phase != "waiting"}
         for _ in range(chosen.runs):
             for phase, stranger in phases.items():
-                if stranger is None:
+                with nullcontext() if stranger is None else in_a_process(stranger[0], desk.port, *stranger[1]):
+                    if stranger is not None:
+                        time.sleep(SETTLE_S)
                     found[phase].append(desk.time())
-                    continue
-                act, arguments = stranger
-                with in_a_process(act, desk.port, *arguments):
-                    time.sleep(SETTLE_S)
-                    found[phase].append(desk.time())
+                    if phase in caught_up:
+                        caught_up[phase].append(desk.catch_up())
         for phase, times in found.items():
             desk.show(phase, times)
+        for phase, took_s in caught_up.items():
+            spread = f"{min(took_s):.1f} to {max(took_s):.1f}"
+            print(
+                f"{phase:>8}: a follower has the {MISSED_BATCHES} MB that it missed after "
+                f"{statistics.median(took_s):.1f} s ({spread}), its start included"
+            )
+        for count in (FEW, chosen.waiting):
+            desk.deliver(count)
         desk.send_large(chosen.frames)
 
 

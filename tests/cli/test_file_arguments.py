@@ -72,6 +72,7 @@ MADE: dict[str, str] = {
     "demo report_path": "the folder of the report",
     "demo data_path": "the folder of the quorum and the tables",
     "local up path": "the folder of the quorum",
+    "new folder": "the folder of the project",
     "pipeline run root": "the folder of the tables",
     "sim run folder": "the folder of the pages",
 }

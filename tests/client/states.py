@@ -8,9 +8,11 @@ from tests.disks import ScriptedDisk
 from tests.snapshot.snapshots import DIRECTORY, ID, write
 
 
-def opened_snapshot(*values: bytes, damage_at: int | None = None) -> SnapshotReader[str]:
+def opened_snapshot(
+    *values: bytes, damage_at: int | None = None, disk: ScriptedDisk | None = None
+) -> SnapshotReader[str]:
     """It has a record for each value; other bytes at this position once it is open."""
-    fs = ScriptedDisk()
+    fs = disk or ScriptedDisk()
     fs.prepare(DIRECTORY)
     write(fs, values)
     reader = SnapshotReader.of(fs, DIRECTORY, ID, text_serde)

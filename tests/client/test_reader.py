@@ -9,12 +9,14 @@ import pytest
 
 from pykraft.client.reader import Batch, Reader, SnapshotPiece, StateReader, read_in_a_thread
 from pykraft.client.serde import int_serde, text_serde
-from pykraft.errors import CorruptionError, DeserializeError, PykraftError, UsageError
+from pykraft.errors import CorruptionError, DeserializeError, PykraftError, ReadError, UsageError
 from pykraft.host.delivery import CommittedBatch
 from pykraft.protocol.records import encode_batch, encode_control_batch
+from pykraft.snapshot.files import checkpoint_path
 from pykraft.types import Epoch, LeaderChange, NodeId, Offset
 from tests.client.states import opened_snapshot, records
-from tests.snapshot.snapshots import ID, TIMESTAMP_MS
+from tests.disks import ScriptedDisk
+from tests.snapshot.snapshots import DIRECTORY, ID, TIMESTAMP_MS
 
 CHANGE = LeaderChange(leader_id=NodeId(1), voters=(NodeId(1),), granting_voters=(NodeId(1),))
 
@@ -188,3 +190,23 @@ def test_what_is_damaged_or_cannot_be_decoded_is_told_and_not_given() -> None:
         asyncio.run(records(opened(b"x" * 3_000_000, b"y" * 3_000_000, damage_at=4_000_000)))
     with pytest.raises(DeserializeError):
         asyncio.run(records(opened(b"\xff")))
+
+
+def test_what_the_disk_cannot_read_now_is_read_again() -> None:
+    disk = ScriptedDisk()
+    reader = opened_snapshot(b"x" * 3_000_000, b"y" * 3_000_000, b"z", disk=disk)
+    name = checkpoint_path(DIRECTORY, ID).name
+    disk.lost[name] = range(4_000_000, 4_000_001)
+
+    async def patient(read: Callable[[], SnapshotPiece[str] | PykraftError]) -> SnapshotPiece[str]:
+        try:
+            found = read()
+        except ReadError:
+            failures.append(disk.lost.pop(name))
+            found = read()
+        assert not isinstance(found, PykraftError)
+        return found
+
+    failures: list[range] = []
+    assert [value[:1] for value in asyncio.run(records(StateReader(patient, reader)))] == ["x", "y", "z"]
+    assert len(failures) == 1

@@ -185,7 +185,7 @@ class Node:
     def __init__(self) -> None:
         self.reads = 0
 
-    def read(self, read: Callable[[], Any], then: Callable[[Any], None]) -> None:
+    def read_snapshot(self, read: Callable[[], Any], then: Callable[[Any], None]) -> None:
         self.reads += 1
         then(read())
 

@@ -203,7 +203,7 @@ def test_what_reads_files_for_the_application_runs_where_files_are_read(cluster:
         done.append("read")
         return "told"
 
-    machine.running.read(read, done.append)
+    machine.running.read_snapshot(read, done.append)
     assert done == []
     cluster.settle()
     assert done == ["read", "told"]

@@ -142,7 +142,7 @@ VOTERS: Final = VoterSet.of(
 class Node(FakePorts):
     """Voter 1 of three that never hears the others, with a listener of each kind and an authorizer."""
 
-    def __init__(self, acls: Sequence[Acl] = (), **changes: Any) -> None:
+    def __init__(self, acls: Sequence[Acl] = (), *, authorizer_is_on: bool = True, **changes: Any) -> None:
         super().__init__()
         self.now = at(0)
         endpoints = {name: Endpoint("node-1", 9_001 + index) for index, name in enumerate(LISTENERS)}
@@ -160,7 +160,8 @@ class Node(FakePorts):
         )
         self.authorizer = Authorizer(AuthorizerSettings(super_users=frozenset({"User:CN=admin"})), acls)
         rng = Random(1)
-        self.host = Host.open(ScriptedDisk(rng), self, self.config, rng=rng, authorizer=self.authorizer)
+        authorizer = self.authorizer if authorizer_is_on else None
+        self.host = Host.open(ScriptedDisk(rng), self, self.config, rng=rng, authorizer=authorizer)
         self.host.start(self.now)
         self.host.serve_forwards(lambda _, answer: answer({"error_code": 0, "leader_epoch": 0}))
         self.connection = ConnectionId(1_000_000)
@@ -337,6 +338,19 @@ def test_a_changed_rule_counts_at_once() -> None:
     )
     machine.authorizer.acls = parse_acls(ACLS, "test")
     assert machine.answer_to(ApiKey.DESCRIBE_CLUSTER, 1, body)["error_code"] != CLUSTER_CODE
+
+
+def test_without_an_authorizer_a_protected_node_refuses_only_who_acts_as_another() -> None:
+    machine = Node(security=(("CONTROLLER", Security(SecurityProtocol.SSL)),), authorizer_is_on=False)
+    for listener in LISTENERS:
+        for key, versions in served(machine, listener).items():
+            if key in SASL_KEYS:
+                continue
+            machine.knock(Principal("CN=node3", ("node-3",)), listener)
+            raw = machine.ask(asked(key, versions.max, 2))
+            found = set() if raw is None else refused_at(key, versions.max, raw)
+            is_core = key != ApiKey.FETCH or listener != "CLIENTS"
+            assert bool(found) == (key in IN_A_NAME | FETCHES and is_core), (key, listener)
 
 
 def test_brokers_are_described_to_everybody_as_kafkas_brokers_do() -> None:

@@ -15,7 +15,7 @@ from pykraft.config import LogSettings
 from pykraft.errors import CorruptionError, UsageError
 from pykraft.host.delivery import PIECE_SIZE_BYTES_MAX, CommittedBatch, Delivery
 from pykraft.host.fetch_read import RecentBatches
-from pykraft.host.snapshots.creation import Loader, SnapshotOpening
+from pykraft.host.snapshots.creation import Loader, SnapshotReading
 from pykraft.host.snapshots.files import SnapshotAccess, SnapshotFailures, SnapshotFiles
 from pykraft.protocol.records import encode_control_batch
 from pykraft.snapshot.files import checkpoint_path
@@ -34,7 +34,7 @@ class Desk:
         self.log = FakeLog([batch(offset) for offset in range(in_files)])
         self.recent = RecentBatches(end_offset=Offset(in_files))
         self.recent.append([batch(offset) for offset in range(in_files, in_files + in_memory)])
-        opening = SnapshotOpening(
+        opening = SnapshotReading(
             self.ports, snapshot_files(), SnapshotFailures(self.ports, SnapshotAccess.READ, pause_ms=1_000)
         )
         self.delivery = Delivery(self.ports, self.log, self.recent, Offset(0), self._suspect, opening)
@@ -414,7 +414,7 @@ class SnapshotDesk:
             recent,
             Offset(start_offset),
             lambda *_: None,
-            SnapshotOpening(self.ports, files, self.reading),
+            SnapshotReading(self.ports, files, self.reading),
         )
         self.listener = FakeListener()
         self.taken: list[list[bytes]] = []

@@ -88,6 +88,14 @@ def test_a_command_comes_back_equal() -> None:
     assert SERDE.serialize(Unset("x")) == b'["Unset",{"key":"x"}]'
 
 
+def test_two_that_read_one_command_never_share_it() -> None:
+    command = Set("a", [1])
+    data = SERDE.serialize(command)
+    read = [SERDE.deserialize(data) for _ in range(3)]
+    assert read == [command] * 3
+    assert len({*map(id, [command, *read])}) == 4
+
+
 def test_a_field_that_an_older_command_lacks_has_its_default() -> None:
     assert SERDE.deserialize(b'["Set",{"key":"x"}]') == Set("x", None)
 

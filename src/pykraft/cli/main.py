@@ -28,6 +28,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "local": ("pykraft.cli.local", "Run a quorum on this machine: up, status, down."),
     "machine": ("pykraft.cli.machine", "See to the state machine of a live quorum: skip."),
     "metadata": ("pykraft.cli.metadata", "Show what a Kafka cluster's metadata log holds, at any moment."),
+    "new": ("pykraft.cli.new", "Write a project to begin with."),
     "pipeline": ("pykraft.cli.pipeline.command", "Write a quorum's log into tables with Spark."),
     "quorum": ("pykraft.cli.quorum.command", "Describe and change a live quorum, like kafka-metadata-quorum."),
     "server": ("pykraft.cli.server", "Run a node."),

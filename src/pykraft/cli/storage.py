@@ -217,7 +217,7 @@ def format_command(
         cluster_id=cluster_id,
         directory_ids=given,
         ignore_formatted=ignore_formatted,
-        random_uuid=_random_uuid,
+        random_uuid=random_uuid,
         before_metadata=lambda: initial.write(OsFs(), config.partition_directory),
     )
     if any(one.is_new and one.path == config.log_dir for one in done):
@@ -288,16 +288,16 @@ def info_command(*, path: Path, as_json: bool) -> None:
 @json_option
 def random_uuid_command(*, as_json: bool) -> None:
     """Print a random UUID in Kafka's text form, for a cluster id or a directory id."""
-    text = types.uuid_text(_random_uuid())
+    text = types.uuid_text(random_uuid())
     click.echo(json.dumps({"uuid": text}) if as_json else text)
 
 
 def _directory_id_of(folder: Path) -> types.Uuid:
     meta = meta_in(OsFs(), folder)
-    return _random_uuid() if meta is None or meta.directory_id is None else meta.directory_id
+    return random_uuid() if meta is None or meta.directory_id is None else meta.directory_id
 
 
-def _random_uuid() -> types.Uuid:
+def random_uuid() -> types.Uuid:
     """A random id that Kafka does not reserve and that does not start with a dash, like an option would."""
     while True:
         made = types.Uuid(os.urandom(16))

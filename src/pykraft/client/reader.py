@@ -9,11 +9,13 @@ Source: Kafka's ``BatchReader``, ``Batch``, ``SnapshotReader`` and ``RecordsSnap
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from itertools import islice
 from typing import Final, Generic, NoReturn, TypeAlias, TypeVar, cast
 
 from pykraft.client.serde import Serde, bytes_serde
-from pykraft.errors import DeserializeError, PykraftError, UsageError
+from pykraft.errors import DeserializeError, PykraftError, SnapshotFailedError, StorageError, UsageError
 from pykraft.host.delivery import CommittedBatch
+from pykraft.host.snapshots.files import unless_wrong
 from pykraft.protocol.records import decode_control
 from pykraft.snapshot.head import ContainsLog, SnapshotBatch, SnapshotReader
 from pykraft.types import ControlRecord, Epoch, Offset
@@ -57,10 +59,10 @@ class StateReader(ContainsLog, Generic[T]):
         """
         if self._reader is None:
             raise UsageError("the reader is closed: its batches are available only during the call of the listener")
-        batches = iter(self._reader)
+        pieces = _Pieces(self._reader)
         while True:
             self._is_reading = True
-            piece = await self._elsewhere(lambda: _piece(batches))
+            piece = await self._elsewhere(pieces.next)
             self._is_reading = False
             if not piece:
                 return
@@ -79,19 +81,36 @@ class StateReader(ContainsLog, Generic[T]):
         self._reader = None
 
 
-def _piece(batches: Iterator[SnapshotBatch[T]]) -> SnapshotPiece[T] | PykraftError:
-    """The next batches, none at the end; or the error that prevents reading them."""
-    piece: SnapshotPiece[T] = []
-    left_bytes = PIECE_SIZE_BYTES
-    try:
-        for batch in batches:
-            piece.append(batch)
-            left_bytes -= batch.size_bytes
-            if left_bytes <= 0:
-                break
-    except PykraftError as error:
-        return error
-    return piece
+class _Pieces(Generic[T]):
+    """A snapshot from its begin on; it may go on where the disk could not read."""
+
+    def __init__(self, reader: SnapshotReader[T]) -> None:
+        self._reader = reader
+        self._batches = iter(reader)
+        self._count = 0
+
+    def next(self) -> SnapshotPiece[T] | PykraftError:
+        """The next batches, none at the end; or the error that prevents reading them for good.
+
+        Errors: StorageError when the disk cannot read them now; the next call tries again.
+        """
+        piece: SnapshotPiece[T] = []
+        left_bytes = PIECE_SIZE_BYTES
+        try:
+            for batch in self._batches:
+                piece.append(batch)
+                left_bytes -= batch.size_bytes
+                if left_bytes <= 0:
+                    break
+        except StorageError as error:
+            if not isinstance(unless_wrong(error), SnapshotFailedError):
+                return error
+            self._batches = islice(self._reader, self._count, None)  # an iterator ends with its first error
+            raise
+        except PykraftError as error:
+            return error
+        self._count += len(piece)
+        return piece
 
 
 LOG_START: Final = Offset(0)

@@ -160,7 +160,7 @@ def read_by(node: HostAccess, opened: SnapshotReader[T]) -> StateReader[T]:
 
     async def run(read: Callable[[], SnapshotPiece[T] | errors.PykraftError]) -> SnapshotPiece[T]:
         def act(host: Host, answer: OnAnswer[SnapshotPiece[T]]) -> None:
-            host.read(read, answer)
+            host.read_snapshot(read, answer)
 
         return await node.ask(act)
 

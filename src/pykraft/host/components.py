@@ -111,7 +111,7 @@ def assemble(  # noqa: PLR0913 - what a node is made of
     producers = Producers(batch_size_bytes_max=config.raft.batch_size_bytes_max)
     reads = FetchReads(ports, log, recent, scrubbing.suspect)
     snapshots = SnapshotStore(ports, inbox, snapshot_files, log, fetch_timeout_ms=config.raft.fetch_timeout_ms)
-    delivery = Delivery(ports, log, recent, view.start_offset, scrubbing.suspect, snapshots.opening)
+    delivery = Delivery(ports, log, recent, view.start_offset, scrubbing.suspect, snapshots.reading)
     groups = GroupLog(inbox, producers, delivery, status, config, first_offset=groups_from)
     creation = SnapshotCreation(ports, inbox, snapshot_files, log, recent, snapshots.troubles.writing, hold=groups.hold)
     clients = None

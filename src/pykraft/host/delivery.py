@@ -89,7 +89,7 @@ class Registration:
         self.listener = listener
         self._loading = loading
         self._saving = (
-            creation.SnapshotTrigger(delivery.opening.files.settings, delivery.wake) if loading.can_save else None
+            creation.SnapshotTrigger(delivery.reading.files.settings, delivery.wake) if loading.can_save else None
         )
         self.news: NotifyLeaderChange | None = None
         self._delivery = delivery
@@ -185,7 +185,7 @@ class Registration:
 
     def _load_snapshot(self, wanted: creation.SnapshotToLoad) -> None:
         self._is_busy = True
-        self._delivery.opening.open(wanted, lambda reader: self._load(reader, wanted.load))
+        self._delivery.reading.read(wanted.open, lambda reader: self._load(reader, wanted.load))
 
     def _load(self, reader: SnapshotReader[Any], load: Callable[[SnapshotReader[Any]], None]) -> None:
         """Deliver an open snapshot, unless the listener was removed or is held."""
@@ -289,10 +289,10 @@ class Delivery:
         recent: RecentBatches,
         start_offset: Offset,
         suspect: Suspect,
-        opening: creation.SnapshotOpening,
+        reading: creation.SnapshotReading,
     ) -> None:
         self.ports = ports
-        self.opening = opening
+        self.reading = reading
         self.log = log
         self.recent = recent
         self.suspect = suspect
@@ -328,7 +328,7 @@ class Delivery:
         if is_fresh and loader is not None:
             # A new listener gets the newest snapshot or the bootstrap checkpoint first.
             next_offset = Offset(0)
-        loading = creation.SnapshotLoading(loader, self.opening.files, is_fresh=is_fresh, on_skipped=on_skipped)
+        loading = creation.SnapshotLoading(loader, self.reading.files, is_fresh=is_fresh, on_skipped=on_skipped)
         registration = Registration(self, listener, next_offset, is_held=is_held, loading=loading)
         registration.news = self._newest
         self._registrations.append(registration)

@@ -400,12 +400,13 @@ class Host:
         else:
             self._components.snapshot_creation.begin(raft.log, raft.voter_history, snapshot_id, serializer, on_begun)
 
-    def read(self, read: Callable[[], R], then: Callable[[R], None]) -> None:
+    def read_snapshot(self, read: Callable[[], R], then: Callable[[R], None]) -> None:
         """Run ``read`` on the bulk lane, then call ``then`` with its result on this thread.
 
-        ``then`` is called once, unless the node ends before. An exception of ``read`` ends the node.
+        ``then`` is called once, unless the node ends before. ``read`` runs again after a pause while the disk cannot
+        read; any other exception of it ends the node.
         """
-        self._components.ports.submit_read(read, then)
+        self._components.snapshots.reading.read(read, then)
 
     def shutdown(self, timeout_ms: int, now: Instant) -> None:
         """Hand over leadership and leave; `Ports.stop` follows within ``timeout_ms``."""

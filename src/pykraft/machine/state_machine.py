@@ -39,6 +39,8 @@ class _Dataclasses:
         self._names = {one: [field.name for field in fields(one)] for one in classes.values()}
         self._decoders: dict[bytes, tuple[str, msgspec.json.Decoder[tuple[str, Any]]]] = {}
         """By the beginning of a command; made late, since annotations may name what is defined later."""
+        self._checked: tuple[bytes | None, Any] = None, None
+        """What `serialize` made last, and the command as it came back: a leader reads it next."""
 
     def serialize(self, record: Any) -> bytes:  # noqa: ANN401 - any of the classes
         """Errors: TypeError for another class, and for a field with another type than its annotation says."""
@@ -52,12 +54,18 @@ class _Dataclasses:
             if getattr(read, name) != getattr(record, name):
                 text = "comes back from JSON as something else, such as a tuple as a list: annotate what it is"
                 raise TypeError(f"{name} of {record!r} {text}")
+        self._checked = data, read
         return data
 
     def deserialize_new(self, data: bytes) -> Any:  # noqa: ANN401 - as above
         """A command that is not in the log yet. Errors: TypeError or ValueError for a value of another type, too."""
+        if data is self._checked[0]:
+            _, read = self._checked
+            self._checked = None, None  # two state machines must not share it
+            return read
         check_nesting(data)
-        named = self._decoder(data)
+        head = data[: data.find(b'"', 2)]
+        named = self._decoders.get(head) or self._decoder(head)
         if named is not None:
             name, decoder = named
             try:
@@ -87,13 +95,13 @@ class _Dataclasses:
             name, values = _tagged(data)
             return self._classes[name](**values)
 
-    def _decoder(self, data: bytes) -> tuple[str, msgspec.json.Decoder[tuple[str, Any]]] | None:
+    def _decoder(self, head: bytes) -> tuple[str, msgspec.json.Decoder[tuple[str, Any]]] | None:
         """The name at the front, if it is that of a class and written as `serialize` does, and what reads the rest."""
-        head = data[: data.find(b'"', 2)]
-        named = self._decoders.get(head)
-        if named is None and head[:2] == b'["' and (one := self._classes.get(head[2:].decode(errors="replace"))):
-            decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(tuple[str, one])  # type: ignore[valid-type]
-            named = self._decoders[head] = one.__name__, decoder
+        one = self._classes.get(head[2:].decode(errors="replace")) if head[:2] == b'["' else None
+        if one is None:
+            return None
+        decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(tuple[str, one])  # type: ignore[valid-type]
+        named = self._decoders[head] = one.__name__, decoder
         return named
 
 

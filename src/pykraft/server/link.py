@@ -287,12 +287,13 @@ class Link:
                     self._owner.link_ready(self)
                 break
             self._pass_on()
-        self._ask_for_room()
+        if self.listener is not None:
+            self._ask_for_room()
         self._set_reading()
 
     def _ask_for_room(self) -> None:
         size_bytes = self._frames.need_size_bytes
-        if self.listener is None or size_bytes <= LARGE_SIZE_BYTES_MIN or self._waits_for_room or not self.is_open:
+        if size_bytes <= LARGE_SIZE_BYTES_MIN or self._waits_for_room or not self.is_open:
             return
         if self._is_large_served:
             self._waits_for_room = True  # until that one is answered

@@ -166,6 +166,7 @@ WITHOUT = {
     "pykraft certs": "writes files",
     "pykraft completion": "prints a script",
     "pykraft kv serve": "runs until it is stopped",
+    "pykraft new": "writes files",
     "pykraft local down": "prints what it stopped",
     "pykraft pipeline package": "writes a file",
     "pykraft server": "runs until it is stopped",

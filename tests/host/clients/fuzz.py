@@ -5,6 +5,7 @@ bytes changed, or it is nothing but random bytes. One seed gives one sequence. A
 never hears from the others. A new node takes over after every INPUTS_OF_A_NODE inputs.
 
     python -m tests.host.clients.fuzz --inputs 1000000 --seed 7
+    python -m tests.host.clients.fuzz --inputs 1000000 --groups
 
 Oracles: nothing raises; no request takes more than four times its frame while it is handled, plus a fixed amount; one
 with compressed records, four times the largest batch, if that is more; and the node serves on: it appends and returns a
@@ -16,7 +17,7 @@ import argparse
 import gzip
 import json
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any, Final
@@ -36,7 +37,7 @@ from pykraft.protocol.api import (
     encode_response,
 )
 from pykraft.protocol.batch import HEADER_SIZE_BYTES
-from pykraft.protocol.messages import APIS, CLIENT_KEYS
+from pykraft.protocol.messages import APIS, CLIENT_KEYS, GROUP_KEYS
 from pykraft.protocol.records import encode_batch
 from pykraft.protocol.schema import Array, Body, Kind
 from pykraft.types import Epoch, Offset
@@ -104,11 +105,11 @@ def changed(source: Random, data: bytes) -> bytes:
     return bytes(raw)
 
 
-def an_input(source: Random) -> bytes:
-    """One frame without its size."""
+def an_input(source: Random, keys: Sequence[ApiKey]) -> bytes:
+    """One frame without its size; most are for these APIs."""
     if source.random() < 0.03:
         return source.randbytes(source.choice((0, 1, 8, 100, 4_000)))
-    key = source.choice(CLIENT_KEYS_IN_ORDER if source.random() < 0.85 else OTHER_KEYS)
+    key = source.choice(keys if source.random() < 0.85 else OTHER_KEYS)
     versions = APIS[key].request.versions
     version = source.randint(versions.min, versions.max)
     body = plain(APIS[key].request.body, version)
@@ -242,7 +243,7 @@ def compile_all() -> None:
             encode_response(key, version, 7, plain(api.response.body, version))
 
 
-def fuzz(inputs: int, seed: int, *, measures: bool) -> dict[str, int]:
+def fuzz(inputs: int, seed: int, *, measures: bool, keys: Sequence[ApiKey] = CLIENT_KEYS_IN_ORDER) -> dict[str, int]:
     """Play so many inputs; returns how many were answered. Errors: AssertionError, with the input.
 
     If it ``measures``, it does so at every second node: that takes longer than what is measured.
@@ -256,7 +257,7 @@ def fuzz(inputs: int, seed: int, *, measures: bool) -> dict[str, int]:
             tracemalloc.start()
         try:
             for _ in range(min(INPUTS_OF_A_NODE, inputs - played)):
-                frame = an_input(source)
+                frame = an_input(source, keys)
                 _take(node, frame, is_patient=source.random() < 0.1, is_measured=is_measured)
                 answered += bool(node.sent)
                 played += 1
@@ -287,8 +288,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--inputs", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--groups", action="store_true", help="most requests are those of groups and offsets")
     chosen = parser.parse_args()
-    print(json.dumps(fuzz(chosen.inputs, chosen.seed, measures=True)))
+    keys = sorted(GROUP_KEYS) if chosen.groups else CLIENT_KEYS_IN_ORDER
+    print(json.dumps(fuzz(chosen.inputs, chosen.seed, measures=True, keys=keys)))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,13 @@ from pykraft.host.ports import run_steps
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, check_crc, read_header
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.primitives import encode_varint
-from pykraft.protocol.records import decode_records, encode_batch, encode_control_batch, encode_group_batch
+from pykraft.protocol.records import (
+    RECORDS_PER_STEP,
+    decode_records,
+    encode_batch,
+    encode_control_batch,
+    encode_group_batch,
+)
 from pykraft.types import Buffer, Epoch, LeaderChange, NodeId, Offset, ReplicaKey
 from tests.host.clients.test_produce_requests import answered
 from tests.host.clients.world import FOLLOWS, LEADS, Leader, batch_of, config, produce, resealed, with_header
@@ -313,7 +319,7 @@ def test_a_base_offset_other_than_0_is_overwritten_unless_the_batch_is_compresse
 
 @pytest.mark.parametrize("strict", [None, StrictProfile(why="a test asks")], ids=["any", "kraft"])
 def test_a_time_beyond_the_quick_check_is_read_record_by_record(strict: StrictProfile | None) -> None:
-    far_ms, count = 2**62, module.RECORDS_PER_STEP + 1
+    far_ms, count = 2**62, RECORDS_PER_STEP + 1
     batch = encode_batch([b"a"] * count, base_offset=Offset(0), epoch=Epoch(4), timestamp_ms=far_ms)
     header, _ = run_steps(check_client_batch(batch[1], size_bytes_max=2**20, strict=strict))
     assert (header.records_count, header.max_timestamp) == (count, far_ms)

@@ -8,11 +8,13 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pykraft import recipes
 from pykraft.client import LeaderAndEpoch, StableRecords
-from pykraft.errors import CommandRejectedError, CompactedError
+from pykraft.client.reader import _Pieces
+from pykraft.errors import CommandRejectedError, CompactedError, StorageError
 from pykraft.machine import Applied, applier
 from pykraft.machine.applier import Applier, LeaderClock
 from pykraft.machine.records import TimeRecord
@@ -53,6 +55,19 @@ def snapshot_renews_leases(patch: Patch) -> None:
             found.expires_ms += 500
 
     patch.setattr(recipes.KeyValues, "restore_stream", renewing)
+
+
+def half_of_a_snapshot_ends_the_node(patch: Patch) -> None:
+    """A snapshot that is open and that the disk then does not read ends the node."""
+    next_piece = _Pieces.next
+
+    def hasty(self: _Pieces[Any]) -> Any:
+        try:
+            return next_piece(self)
+        except StorageError as error:
+            return error
+
+    patch.setattr(_Pieces, "next", hasty)
 
 
 def snapshot_has_a_later_session(patch: Patch) -> None:
@@ -550,6 +565,9 @@ BUGS = {
     "keys_outlive_their_lease": RecipeBug(keys_outlive_their_lease, 0, "StoreIsAsTold"),
     "leases_are_not_in_snapshots": RecipeBug(leases_are_not_in_snapshots, 0, "StoreIsAsTold"),
     "snapshot_renews_leases": RecipeBug(snapshot_renews_leases, 0, "EqualReplicas"),
+    "half_of_a_snapshot_ends_the_node": RecipeBug(
+        half_of_a_snapshot_ends_the_node, 20262, "NodesStayUp", partial(run_recipes, check_every=3)
+    ),
     "snapshot_has_a_later_session": RecipeBug(snapshot_has_a_later_session, 100, "EqualReplicas"),
     "snapshot_has_later_keys": RecipeBug(snapshot_has_later_keys, 2, "EqualReplicas"),
     "transaction_applies_half": RecipeBug(transaction_applies_half, 0, "StoreIsAsTold"),

@@ -158,9 +158,10 @@ class GroupLog:
 
     def after_step(self, status: Status) -> None:
         """After a step: another leader, or another epoch, knows nothing of what waits here."""
-        if status.leads and status.epoch == self._epoch:
+        epoch = status.epoch if status.leads else Epoch(-1)
+        if epoch == self._epoch and (status.leads or not self._waiting):
             return
-        self._epoch = status.epoch if status.leads else Epoch(-1)
+        self._epoch = epoch
         self._image.clear()
         failed, self._waiting, self._waiting_size_bytes = self._waiting, deque(), 0
         for change in failed:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from pykraft.config import LogSettings
 from pykraft.core.epochs import epoch_at
@@ -119,8 +119,16 @@ class SnapshotToLoad:
     load: Callable[[SnapshotReader[Any]], None]
 
 
-class SnapshotOpening:
-    """Opens snapshots on the bulk lane, again and again until one can be read."""
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    error: SnapshotFailedError
+
+
+class SnapshotReading:
+    """Reads snapshots on the bulk lane, each piece again and again until the disk gives it."""
 
     def __init__(self, ports: Ports, files: SnapshotFiles, failures: SnapshotFailures) -> None:
         """``failures`` are those of reading."""
@@ -128,24 +136,24 @@ class SnapshotOpening:
         self._ports = ports
         self._failures = failures
 
-    def open(self, wanted: SnapshotToLoad, then: Callable[[SnapshotReader[Any]], None]) -> None:
-        """Pass the open snapshot to ``then``, which a disk that cannot read it only delays."""
+    def read(self, read: Callable[[], R], then: Callable[[R], None]) -> None:
+        """Pass what ``read`` returns to ``then``; a disk that cannot read it only delays that."""
 
-        def act() -> SnapshotReader[Any] | SnapshotFailedError:
+        def act() -> R | _Failed:
             try:
-                return wanted.open()
+                return read()
             except StorageError as error:
                 failed = unless_wrong(error)
                 if not isinstance(failed, SnapshotFailedError):
                     raise
-                return failed
+                return _Failed(failed)
 
-        def done(opened: SnapshotReader[Any] | SnapshotFailedError) -> None:
-            if isinstance(opened, SnapshotFailedError):
-                self._failures.failed(opened)
-                self._failures.after_pause(lambda: self.open(wanted, then))
+        def done(found: R | _Failed) -> None:
+            if isinstance(found, _Failed):
+                self._failures.failed(found.error)
+                self._failures.after_pause(lambda: self.read(read, then))
             else:
-                then(opened)
+                then(found)
 
         self._ports.submit_read(act, done)
 

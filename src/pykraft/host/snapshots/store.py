@@ -22,7 +22,7 @@ from pykraft.core.events import DownloadAdvanced, DownloadFailed, SnapshotFrozen
 from pykraft.errors import ErrorCode, ProtocolError, SnapshotFailedError, StorageError
 from pykraft.host.inbox import Inbox
 from pykraft.host.ports import AT_ONCE_MS, Ports
-from pykraft.host.snapshots.creation import SnapshotOpening
+from pykraft.host.snapshots.creation import SnapshotReading
 from pykraft.host.snapshots.files import SnapshotFailures, SnapshotFiles, SnapshotTroubles, unless_wrong
 from pykraft.log.scrub import ScrubbableLog
 from pykraft.snapshot.catalog import KeptSegment, Slice
@@ -180,7 +180,7 @@ class SnapshotStore:
         self, ports: Ports, inbox: Inbox, files: SnapshotFiles, log: ScrubbableLog, *, fetch_timeout_ms: int
     ) -> None:
         self.troubles = troubles = SnapshotTroubles(ports, pause_ms=fetch_timeout_ms)
-        self.opening = SnapshotOpening(ports, files, troubles.reading)
+        self.reading = SnapshotReading(ports, files, troubles.reading)
         self.download_jobs = DownloadJobs(ports, inbox, files, troubles.writing, fetch_timeout_ms=fetch_timeout_ms)
         self._ports = ports
         self._inbox = inbox
