@@ -2,6 +2,7 @@
 
     PykraftError
       ProtocolError            the peer's fault; carries the Kafka error code to answer with
+        AuthenticationError    the other end has not proven who it is, or refuses what this one proves
         TooManyElementsError   an array of a message with more elements than any correct sender needs
       UsageError               the caller's fault
         ConfigError            a property: key, value, what is allowed
@@ -77,6 +78,7 @@ class ErrorCode(IntEnum):
     GROUP_AUTHORIZATION_FAILED = 30
     CLUSTER_AUTHORIZATION_FAILED = 31
     INVALID_TIMESTAMP = 32
+    UNSUPPORTED_SASL_MECHANISM = 33
     ILLEGAL_SASL_STATE = 34
     UNSUPPORTED_VERSION = 35
     NOT_CONTROLLER = 41
@@ -84,6 +86,7 @@ class ErrorCode(IntEnum):
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45
     INVALID_PRODUCER_EPOCH = 47
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+    SASL_AUTHENTICATION_FAILED = 58
     UNKNOWN_PRODUCER_ID = 59
     NON_EMPTY_GROUP = 68
     GROUP_ID_NOT_FOUND = 69
@@ -135,6 +138,14 @@ class ProtocolError(PykraftError):
     def __init__(self, message: str, code: ErrorCode = ErrorCode.INVALID_REQUEST) -> None:
         super().__init__(message)
         self.code = code
+
+
+class AuthenticationError(ProtocolError):
+    """The other end has not proven who it is; ``told`` is what it may hear of that, None if nothing in particular."""
+
+    def __init__(self, message: str, told: str | None = None) -> None:
+        super().__init__(message, ErrorCode.SASL_AUTHENTICATION_FAILED)
+        self.told = told
 
 
 class TooManyElementsError(ProtocolError):

@@ -63,7 +63,7 @@ def test_a_time_is_positive_and_ends(timeout_s: float) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        b"security.protocol=SASL_SSL",
+        b"security.protocol=KERBEROS",
         b"ssl.truststore.location=/a",
         b"sasl.mechanism=PLAIN",
         b"request.timeout.ms=soon",

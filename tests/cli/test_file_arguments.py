@@ -65,9 +65,12 @@ REFUSED: dict[str, str] = {
     "storage format path": f"--config {ABSENT} -t c",
     "storage info path": f"--config {ABSENT}",
     "tail command_config": f"{BOOTSTRAP} --command-config {ABSENT}",
+    "users list path": f"--file {ABSENT}",
+    "users remove path": f"--file {ABSENT} alice",
     "verify directory": ABSENT,
 }
 MADE: dict[str, str] = {
+    "users add path": "the file of the users",
     "certs folder": "the folder of the certificates",
     "demo report_path": "the folder of the report",
     "demo data_path": "the folder of the quorum and the tables",

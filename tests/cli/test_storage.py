@@ -7,11 +7,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pykraft.cli.storage import parse_controllers, storage
-from pykraft.errors import ForeignDirectoryError, UsageError
+from pykraft.errors import ConfigError, ForeignDirectoryError, UsageError
 from pykraft.local.voters import PARTITION
 from pykraft.log.directory import is_reserved
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.meta import parse_meta
+from pykraft.security.users import read_users
 from pykraft.snapshot.files import BOOTSTRAP_ID
 from pykraft.snapshot.head import SnapshotHead, read_head
 from pykraft.types import NodeId, uuid_parse
@@ -244,3 +245,30 @@ def test_a_list_means_the_same_in_any_order() -> None:
 def test_a_hostile_list_is_refused_in_no_time() -> None:
     with pytest.raises(UsageError, match="not have the form"):
         parse_controllers("1" * 100_000 + "@" * 100_000, "CONTROLLER")
+
+
+def test_format_adds_users_of_scram_to_the_file_of_the_listeners(tmp_path: Path) -> None:
+    users = tmp_path / "users.json"
+    secured = (
+        "listener.security.protocol.map=CONTROLLER:SASL_PLAINTEXT\nsasl.enabled.mechanisms=SCRAM-SHA-256\n"
+        f"pykraft.scram.users={users}"
+    )
+    config = write(tmp_path, voters="controller.quorum.voters=1@localhost:9093", extra=secured)
+    words = ("format", "-c", config, "-t", CLUSTER, "-g", "--add-scram")
+    assert run(*words, "SCRAM-SHA-256=[name=alice,password=s3cret]").exit_code == 0
+    done = run(*words, "SCRAM-SHA-512=[name=bob,password=s3cret]", "-S", "SCRAM-SHA-256=[name=bob,password=s3cret]")
+    assert (done.exit_code, "s3cret" in done.output + users.read_text()) == (0, False)
+    assert {key: sorted(names) for key, names in read_users(users).items()} == {
+        "SCRAM-SHA-256": ["alice", "bob"],
+        "SCRAM-SHA-512": ["bob"],
+    }
+    refused = run(*words, "SCRAM-SHA-256=[name=carol]")
+    assert isinstance(refused.exception, UsageError)
+    assert sorted(read_users(users)["SCRAM-SHA-256"]) == ["alice", "bob"]
+
+
+def test_format_without_a_file_for_users_refuses_them_and_writes_nothing(config: Path, tmp_path: Path) -> None:
+    refused = run("format", "-c", config, "-t", CLUSTER, "-S", "SCRAM-SHA-256=[name=alice,password=s3cret]")
+    assert isinstance(refused.exception, ConfigError)
+    assert refused.exception.key == "pykraft.scram.users"
+    assert not (tmp_path / "b").exists()

@@ -352,7 +352,8 @@ def test_other_roles_are_refused(roles: str) -> None:
 
 
 PASSED_OVER_NEVER = (
-    r"PLAINTEXT|not supported yet|no listener uses it|is none of listeners|there is no other here|has no effect without"
+    r"PLAINTEXT|is not supported|no listener uses it|is none of listeners|there is no other here|has no effect without"
+    r"|sasl.enabled.mechanisms is required"
 )
 
 
@@ -396,11 +397,26 @@ def test_each_listener_has_the_security_of_its_protocol() -> None:
     assert "s3cret" not in repr(config)
 
 
+def test_http_is_protected_as_if_it_were_a_listener() -> None:
+    mapped, key = "PROMETHEUS:SSL,HTTP:SSL", "listener__name__http__ssl__client__auth"
+    config = read(listener__security__protocol__map=mapped, **{key: "none"}, **TLS).config
+    names = ("PROMETHEUS", "HTTP", "PLAINTEXT")
+    assert [config.security_of(name).text("ssl.client.auth") for name in names] == ["required", "none", ""]
+    assert "HTTP has no SASL" in refused(listener__security__protocol__map="HTTP:SASL_SSL", **TLS).allowed
+    assert "is none of listeners" in refused(**{key: "none"}).allowed
+
+
 def test_the_listener_between_nodes_may_be_named_by_kafkas_older_property() -> None:
     given = {"listeners": "SSL://localhost:9093", "controller__listener__names": "SSL", **TLS}
     assert read(**given, security__inter__broker__protocol="SSL").config.security_of("SSL").uses_tls
     problem = refused(**given, security__inter__broker__protocol="PLAINTEXT").allowed
     assert problem == "the listener between nodes is SSL"
+
+
+def test_sasl_of_a_listener_with_tls_alone_is_refused() -> None:
+    given = {"listeners": "SSL://localhost:9093", "controller__listener__names": "SSL", **TLS}
+    problem = refused(**given, sasl__enabled__mechanisms="PLAIN")
+    assert (problem.key, problem.allowed[:33]) == ("sasl.enabled.mechanisms", "no listener uses it: give one SAS")
 
 
 def test_tls_of_a_listener_in_the_clear_is_refused() -> None:
@@ -411,9 +427,13 @@ def test_tls_of_a_listener_in_the_clear_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["sasl_plaintext", "SASL_SSL"])
 def test_a_listener_is_protected_by_its_name(name: str) -> None:
-    listeners = f"PLAINTEXT://localhost:9092,{name}://localhost:9093"
-    assert "not supported yet" in refused(listeners=listeners).allowed
-    assert "not supported yet" in refused(listeners=listeners, listener__security__protocol__map=STOCK_MAP).allowed
+    listeners, given = f"PLAINTEXT://localhost:9092,{name}://localhost:9093", {"sasl__enabled__mechanisms": "PLAIN"}
+    for more in ({}, {"listener__security__protocol__map": STOCK_MAP}):
+        assert refused(listeners=listeners, **more).key == "sasl.enabled.mechanisms"
+        security = read(listeners=listeners, controller__listener__names="PLAINTEXT", **more, **given).config.security
+        assert [(each, found.protocol.value, found.mechanisms) for each, found in security] == [
+            (name.upper(), name.upper(), ["PLAIN"])
+        ]
     mapped = read(listeners=listeners, listener__security__protocol__map=f"{name}:PLAINTEXT")
     assert len(mapped.config.listeners) == 2
 

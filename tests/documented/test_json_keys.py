@@ -157,6 +157,7 @@ KEYS: dict[str, Callable[[Path], Iterable[str]]] = {
     "storage info": lambda folder: printed(storage, "info", *storage_words(folder)),
     "storage random-uuid": lambda _: printed(storage, "random-uuid"),
     "tail": tail_keys,
+    "users list": read(literal, f"{CLI}/users.py", "list_command"),
     "verify": lambda folder: printed(verify, make_node(folder / "data")),
     "version": lambda _: printed(version),
 }

@@ -241,3 +241,15 @@ def test_frame_puts_the_size_in_front() -> None:
     assert frame([b"ab", b"cde"]) == [b"\0\0\0\5ab", b"cde"]
     large = memoryview(bytes(600))
     assert frame([b"", large])[1] is large
+
+
+@pytest.mark.parametrize("cut", range(1, 7))
+def test_what_came_after_a_frame_is_for_another_reader(cut: int) -> None:
+    frames, stream = FrameReader(SIZE_MAX), framed(b"ab") + b"\0\0\0\7rest"
+    frames.put(stream[:cut])
+    found = frames.take()
+    if found is None:
+        frames.put(stream[cut:])
+        found = frames.take()
+        assert frames.untaken == b"\0\0\0\7rest"
+    assert (found, frames.untaken) == (b"ab", b"" if cut == 6 else b"\0\0\0\7rest")

@@ -11,8 +11,8 @@ import pytest
 
 from pykraft.errors import ErrorCode
 from pykraft.host.controller_answers import SERVED, ControllerApi, answer
-from pykraft.host.inbound import ANYWHERE_KEYS, OPERATOR_KEYS, SASL_HANDSHAKE, ServedApis
-from pykraft.protocol.api import ApiKey, encode_request
+from pykraft.host.inbound import ANYWHERE_KEYS, OPERATOR_KEYS, ServedApis
+from pykraft.protocol.api import ApiKey, decode_response, encode_request
 from pykraft.protocol.messages import API_VERSIONS, APIS, CLIENT_VERSIONS
 from tests.host.test_inbound import ONE, Consumers, Desk
 
@@ -98,10 +98,10 @@ def test_listeners_of_clients_serve_neither_replicas_nor_operators() -> None:
         return {name: {*apis.on(name, forwards=True)} for name in ("controller", "clients", "both", "other")}
 
     found = served(None)
-    assert found["clients"] == {*CLIENT_VERSIONS, *ANYWHERE_KEYS, SASL_HANDSHAKE}
+    assert found["clients"] == {*CLIENT_VERSIONS, *ANYWHERE_KEYS, ApiKey.SASL_HANDSHAKE}
     assert found["other"] == ANYWHERE_KEYS
     assert found["controller"] == {*API_VERSIONS, *SERVED, ApiKey.FORWARD}
-    assert found["both"] == found["controller"] | {*CLIENT_VERSIONS, SASL_HANDSHAKE}
+    assert found["both"] == found["controller"] | {*CLIENT_VERSIONS, ApiKey.SASL_HANDSHAKE}
     named = served(("OTHER",))
     assert named["other"] == ANYWHERE_KEYS | OPERATOR_KEYS
     assert named["controller"] == found["controller"] - OPERATOR_KEYS
@@ -122,9 +122,25 @@ def test_produce_is_listed_from_version_0_on_as_librdkafka_expects() -> None:
 @pytest.mark.parametrize(("version", "serves_clients"), [(0, True), (1, True), (2, True), (1, False)])
 def test_a_client_that_wants_sasl_hears_that_there_is_none_as_from_kafka(version: int, serves_clients: bool) -> None:
     desk = Desk(clients=Consumers() if serves_clients else None)
-    plain = struct.pack(">hhih", SASL_HANDSHAKE, version, 9, 1) + b"x" + struct.pack(">h", 5) + b"PLAIN"
+    plain = struct.pack(">hhih", ApiKey.SASL_HANDSHAKE, version, 9, 1) + b"x" + struct.pack(">h", 5) + b"PLAIN"
     desk.inbound.on_frame(ONE, plain)
     is_answered = serves_clients and version < 2
     told = struct.pack(">ihi", 9, ErrorCode.ILLEGAL_SASL_STATE, 0)
     assert [data for _, data in desk.ports.sent] == ([told] if is_answered else [])
     assert (desk.ports.closed == []) == is_answered
+
+
+def test_listeners_with_sasl_name_its_apis_and_tell_versions_before_authentication() -> None:
+    desk = Desk()
+    desk.inbound._apis._sasl_listeners = ("RAFT",)
+    asked = b"".join(map(bytes, encode_request(ApiKey.API_VERSIONS, 3, 9, None, {})))
+    told = {}
+    for listener in ("RAFT", "OTHER"):
+        data = b"".join(map(bytes, desk.inbound.answer_api_versions(listener, asked)))
+        correlation_id, body = decode_response(ApiKey.API_VERSIONS, 3, data[4:])
+        assert (correlation_id, int.from_bytes(data[:4], "big")) == (9, len(data) - 4)
+        told[listener] = {one["api_key"]: (one["min_version"], one["max_version"]) for one in body["api_keys"]}
+    assert told["RAFT"].items() - told["OTHER"].items() == {
+        (ApiKey.SASL_HANDSHAKE, (0, 1)),
+        (ApiKey.SASL_AUTHENTICATE, (0, 2)),
+    }

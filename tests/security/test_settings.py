@@ -3,7 +3,7 @@
 import pytest
 
 from pykraft.errors import ConfigError
-from pykraft.security.settings import TLS_NAMES, Security, SecurityProtocol, protocol_of, refuse_unsupported
+from pykraft.security.settings import SASL_NAMES, TLS_NAMES, Security, SecurityProtocol, protocol_of, refuse_unsupported
 from tests.tidy.repository import ROOT
 
 
@@ -36,7 +36,6 @@ def test_client_has_kafkas_properties() -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("security.protocol", "SASL_SSL"),
         ("security.protocol", "TLS"),
         ("sasl.mechanism", "PLAIN"),
         ("sasl.jaas.config", "secret"),
@@ -57,12 +56,20 @@ def test_client_never_falls_back_to_the_clear(key: str, value: str) -> None:
         ("ssl.keystore.type", "BKS"),
         ("ssl.enabled.protocols", "TLSv1.1,TLSv1.2"),
         ("ssl.endpoint.identification.algorithm", "none"),
+        ("sasl.enabled.mechanisms", "PLAIN,GSSAPI"),
+        ("sasl.mechanism.controller.protocol", "GSSAPI"),
+        ("connections.max.reauth.ms", "-1"),
+        ("plain.connections.max.reauth.ms", "x"),
+        ("sasl.oauthbearer.clock.skew.seconds", "1.5"),
+        ("sasl.login.callback.handler.class", "com.example.Handler"),
+        ("oauthbearer.sasl.server.callback.handler.class", "com.example.Handler"),
     ],
 )
 def test_wrong_value_is_refused(key: str, value: str) -> None:
     for prefix in ("", "listener.name.raft."):
+        given = {"sasl.enabled.mechanisms": "PLAIN", prefix + key: value}
         with pytest.raises(ConfigError) as caught:
-            Security.of_listener("RAFT", SecurityProtocol.SSL, {prefix + key: value})
+            Security.of_listener("RAFT", SecurityProtocol.SASL_SSL, given)
         assert (caught.value.key, caught.value.value) == (prefix + key, value)
 
 
@@ -72,9 +79,10 @@ def test_wrong_value_is_refused(key: str, value: str) -> None:
         "ssl.engine.factory.class",
         "listener.name.raft.ssl.provider",
         "listener.name.nobody.ssl.client.auth",
-        "listener.name.raft.plain.sasl.jaas.config",
-        "listener.name.raft.sasl.enabled.mechanisms",
-        "connections.max.reauth.ms",
+        "listener.name.nobody.plain.sasl.jaas.config",
+        "listener.name.raft.gssapi.sasl.jaas.config",
+        "sasl.kerberos.service.name",
+        "sasl.login.class",
         "authorizer.example.rules",
     ],
 )
@@ -99,4 +107,41 @@ def test_unknown_protocol_is_refused_with_all_that_there_are() -> None:
 
 def test_documentation_names_each_property() -> None:
     page = (ROOT / "docs" / "security.md").read_text()
-    assert [name for name in TLS_NAMES if f"`{name}`" not in page] == []
+    assert [name for name in (*TLS_NAMES, *SASL_NAMES) if f"`{name}`" not in page] == []
+
+
+def test_mechanisms_own_property_counts_before_that_of_all() -> None:
+    values = {
+        "listener.name.a.sasl.enabled.mechanisms": "PLAIN, OAUTHBEARER",
+        "plain.sasl.jaas.config": "1",
+        "sasl.jaas.config": "2",
+        "listener.name.a.oauthbearer.sasl.jaas.config": "3",
+    }
+    found = Security.of_listener("A", SecurityProtocol.SASL_PLAINTEXT, values)
+    name = "sasl.jaas.config"
+    assert [found.of_mechanism(each, name) for each in ("PLAIN", "SCRAM-SHA-256", "OAUTHBEARER")] == ["1", "2", "3"]
+    assert found.key_of("PLAIN", name) == "plain.sasl.jaas.config"
+    assert found.mechanisms == ["PLAIN", "OAUTHBEARER"]
+
+
+def test_protocol_honours_its_own_properties_only() -> None:
+    values = {"ssl.client.auth": "none", "sasl.enabled.mechanisms": "PLAIN"}
+    found = {
+        protocol: [name for name, _ in Security.of_listener("A", protocol, values).settings]
+        for protocol in SecurityProtocol
+    }
+    assert found == {
+        SecurityProtocol.PLAINTEXT: [],
+        SecurityProtocol.SSL: ["ssl.client.auth"],
+        SecurityProtocol.SASL_PLAINTEXT: ["sasl.enabled.mechanisms"],
+        SecurityProtocol.SASL_SSL: ["ssl.client.auth", "sasl.enabled.mechanisms"],
+    }
+
+
+def test_sasl_without_a_mechanism_is_refused() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Security.of_listener("A", SecurityProtocol.SASL_SSL, {})
+    assert caught.value.key == "sasl.enabled.mechanisms"
+    with pytest.raises(ConfigError) as caught:
+        Security.of_client({"security.protocol": "SASL_PLAINTEXT"})
+    assert caught.value.key == "sasl.mechanism"

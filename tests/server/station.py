@@ -12,6 +12,7 @@ from typing import Any
 from pykraft.host.ports import ConnectionId
 from pykraft.local.voters import HOST, free_ports
 from pykraft.protocol.api import frame
+from pykraft.protocol.api import frame as frame_parts
 from pykraft.security.principal import RemoteEnd
 from pykraft.server.binding import Names, listening_sockets
 from pykraft.server.links import LinkLimits, Links
@@ -47,6 +48,10 @@ class User:
         self.ends.append(end)
         self._note("accepted", connection)
 
+    def answer_api_versions(self, listener: str, frame: Buffer) -> list[Buffer]:
+        assert listener == LISTENER
+        return frame_parts([b"versions"])
+
     def link_connected(self, connection: ConnectionId, end: RemoteEnd) -> None:
         self.ends.append(end)
         self._note("connected", connection)
@@ -62,6 +67,7 @@ class User:
 
     def report_connection(self, text: str) -> None:
         self.reports.append(text)
+        self._changed.set()
 
     def fail(self, error: BaseException) -> None:
         self.failures.append(error)

@@ -35,6 +35,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "sim": ("pykraft.cli.sim.run", "Run the simulator."),
     "storage": ("pykraft.cli.storage", "Format a node's log directories, or show them."),
     "tail": ("pykraft.cli.tail", "Print the records of a live quorum."),
+    "users": ("pykraft.cli.users", "Add, remove and list the users of SCRAM."),
     "verify": ("pykraft.cli.verify", "Check a data directory: CRC, offsets, epochs, indexes."),
     "version": ("pykraft.cli.version", "Print the version."),
 }

@@ -10,7 +10,7 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +21,7 @@ from pykraft import types
 from pykraft.cli.config_file import parse_cluster_id, parse_directory_id, parsed_config, read_properties
 from pykraft.cli.parsing.group import Group
 from pykraft.cli.parsing.value import json_option
+from pykraft.cli.users import existing
 from pykraft.client.remote.admin import epochs_of
 from pykraft.config import NEVER_LEADS_KEY, ONLY_VOTER, NodeConfig
 from pykraft.config.known_properties import NODE_ID
@@ -32,6 +33,7 @@ from pykraft.log.fs import Fs
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.meta import VERSION, MetaProperties
 from pykraft.rpc.context import RpcContext
+from pykraft.security.users import USERS_FILE, parse_new_user, users_files, write_users
 from pykraft.snapshot.writer import BOOTSTRAP_KRAFT_VERSION, write_bootstrap
 
 _VOTERS = "controller.quorum.voters"
@@ -182,8 +184,15 @@ def storage() -> None:
 @click.option(
     "--no-initial-controllers", "-N", is_flag=True, help="Format a node that joins an existing dynamic quorum."
 )
+@click.option(
+    "--add-scram",
+    "-S",
+    multiple=True,
+    metavar="USER",
+    help="Add a user to the file that pykraft.scram.users names: SCRAM-SHA-256=[name=alice,password=…].",
+)
 @json_option
-def format_command(
+def format_command(  # noqa: PLR0913 - keyword-only, an option each
     *,
     path: Path,
     cluster_id: str,
@@ -192,12 +201,14 @@ def format_command(
     standalone: bool,
     initial_controllers: str | None,
     no_initial_controllers: bool,
+    add_scram: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Write meta.properties into each of the node's log directories, and the first voters of a dynamic quorum."""
     parse_cluster_id(cluster_id)
     properties = read_properties(path)
     config = parsed_config(properties).config
+    add_users = _new_users(config, add_scram)
     with with_origins(properties):
         initial = initial_voters(
             config,
@@ -220,6 +231,7 @@ def format_command(
         random_uuid=random_uuid,
         before_metadata=lambda: initial.write(OsFs(), config.partition_directory),
     )
+    add_users()
     if any(one.is_new and one.path == config.log_dir for one in done):
         _warn_of_others(config, cluster_id)
     if as_json:
@@ -233,6 +245,23 @@ def format_command(
             click.echo(f"Formatting {kind} directory {click.format_filename(one.path)} with kraft.version {version}.")
     if not any(one.is_new for one in done):
         click.echo("All of the log directories are already formatted.")
+
+
+def _new_users(config: NodeConfig, add_scram: Sequence[str]) -> Callable[[], None]:
+    """Writes the users into the files of all listeners. Errors: UsageError; ConfigError if there is no file."""
+    new = [parse_new_user(text) for text in add_scram]
+    files = {path: existing(path) for _, security in config.security for path in users_files(security)} if new else {}
+    if new and not files:
+        raise ConfigError(USERS_FILE, "", "is required for --add-scram: the file that keeps the users")
+    for user in new:
+        for known in files.values():
+            user.add_to(known)
+
+    def write() -> None:
+        for path, known in files.items():
+            write_users(path, known)
+
+    return write
 
 
 def _warn_of_others(config: NodeConfig, cluster_id: str) -> None:

@@ -70,7 +70,7 @@ def configure(  # noqa: PLR0913 - keyword-only, and each for itself
         listeners=at,
         advertised_listeners=at,
         controller_listener_names=(listener,),
-        security=((listener, security),) if security.uses_tls else (),
+        security=() if security.is_in_the_clear else ((listener, security),),
         voters=voter_set(addresses, listener),
         bootstrap_servers=tuple(nodes_to_contact("bootstrap", bootstrap)) if bootstrap else (),
         log_dir=Path(directory),

@@ -289,6 +289,11 @@ class NodeConfig:
         return dict(self.security).get(listener, Security())
 
     @property
+    def sasl_listeners(self) -> list[str]:
+        """Names of the listeners whose clients authenticate, in upper case."""
+        return [name.upper() for name, security in self.security if security.uses_sasl]
+
+    @property
     def security_between_nodes(self) -> Security:
         """How nodes of the quorum are dialed."""
         return self.security_of(self.default_listener)

@@ -3,7 +3,7 @@
 Unknown keys are ignored, as in Kafka, with a warning. Of a key that is given twice the last value counts. An error or
 warning says where the value comes from: a line of a file, or an option.
 
-Invariant: a node that is configured to protect itself in a way that it cannot (SASL) does not start.
+Invariant: a node that is configured to protect itself in a way that it cannot does not start.
 
 Source: Kafka's ``QuorumConfig``, ``KRaftConfigs``, ``KafkaConfig`` and ``Topic.validate``; ours (ADR 065);
 ``java.util.Properties``.
@@ -51,7 +51,15 @@ from pykraft.config.known_properties import (
 )
 from pykraft.errors import ConfigError
 from pykraft.security.acls import VOTER_PRINCIPALS_KEY, AuthorizerSettings, voter_principals
-from pykraft.security.settings import PROTOCOL_NAMES, TLS_NAMES, Security, is_tls_name, protocol_of, refuse_unsupported
+from pykraft.security.settings import (
+    HTTP_NAMES,
+    NAMES,
+    PROTOCOL_NAMES,
+    Security,
+    is_of_security,
+    protocol_of,
+    refuse_unsupported,
+)
 from pykraft.types import LISTENERS_MAX, PORT_MAX, Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -462,30 +470,37 @@ class _Reader:
 
     def security(self, listeners: Listeners, voters_listener: str) -> tuple[tuple[str, Security], ...]:
         """How each listener is protected; one that the map does not have is its own protocol name, or PLAINTEXT."""
-        refuse_unsupported(self._left, listeners=tuple(name for name, _ in listeners))
         map_key = "listener.security.protocol.map"
         mapped: dict[str, str] = {}
         for item in self._items(map_key):
             name, _, protocol = (part.strip().upper() for part in item.partition(":"))
             if not name or protocol not in PROTOCOL_NAMES:
                 raise ConfigError(map_key, item, f"NAME:PROTOCOL with one of {', '.join(PROTOCOL_NAMES)}")
+            if name in HTTP_NAMES and "SASL" in protocol and listeners.get(name) is None:
+                raise ConfigError(map_key, item, "HTTP has no SASL: SSL, and a certificate if ssl.client.auth=required")
             mapped[name] = protocol
+        # HTTP has addresses of its own; they are protected as if they were listeners of these names.
+        names = [name for name, _ in listeners]
+        names += [name for name in HTTP_NAMES if name in mapped and name not in names]
+        refuse_unsupported(self._left, listeners=tuple(names))
         found = []
-        for name, _ in listeners:
+        for name in names:
             key, given = (map_key, f"{name}:{mapped[name]}") if name in mapped else ("listeners", name)
             protocol = mapped.get(name, name if name in PROTOCOL_NAMES else "PLAINTEXT")
             found.append((name, Security.of_listener(name, protocol_of(key, given, protocol), self._left)))
         self._refuse_unused(found, dict(found)[voters_listener].protocol.value)
-        return tuple(entry for entry in found if entry[1].uses_tls)
+        return tuple(entry for entry in found if not entry[1].is_in_the_clear)
 
     def _refuse_unused(self, found: Sequence[tuple[str, Security]], between_nodes: str) -> None:
-        """Errors: ConfigError for properties of TLS that no listener uses: who gives them expects protection."""
+        """Errors: ConfigError for properties of security that no listener uses: who gives them expects protection."""
         used = {setting.key for _, security in found for _, setting in security.settings}
-        for key in [key for key in self._left if is_tls_name(key)]:
+        for key in [key for key in self._left if is_of_security(key)]:
             value = self._left.pop(key)
-            is_overridden = key in TLS_NAMES and any(security.uses_tls for _, security in found)
+            is_overridden = key in NAMES and any(security.honours(key) for _, security in found)
             if value.strip() and key not in used and not is_overridden:
-                raise ConfigError(key, value, "no listener uses it: give one SSL in listener.security.protocol.map")
+                protocol = "SSL" if key.rpartition("ssl.")[1] else "SASL_SSL"
+                allowed = f"no listener uses it: give one {protocol} in listener.security.protocol.map"
+                raise ConfigError(key, value, allowed)
         between_key = "security.inter.broker.protocol"
         between = self.text(between_key)
         if between.upper() not in ("", between_nodes):

@@ -177,6 +177,7 @@ def _inbound(  # noqa: PLR0917 - as of Inbound
         refuses_controller_requests=config.may_vote and config.is_kafkas_log,
         controller_listeners=[name.upper() for name in config.controller_listener_names],
         serves_produce=config.serves_produce,
+        sasl_listeners=config.sasl_listeners,
         guard=guard,
     )
 

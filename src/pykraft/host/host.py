@@ -220,6 +220,10 @@ class Host:
             self._components.inbound.on_closed(connection)
         self._stepping.run(now)
 
+    def answer_api_versions(self, listener: str, frame: Buffer) -> list[Buffer]:
+        """The frame for a connection that is not accepted yet. Errors: ProtocolError for an unreadable header."""
+        return self._components.inbound.answer_api_versions(listener, frame)
+
     def on_frame(self, connection: ConnectionId, frame: Buffer, now: Instant) -> None:
         """One whole frame arrived, without its length. The host keeps the buffer; do not change it any more."""
         if self._components.inbox.is_closed:

@@ -42,7 +42,7 @@ from pykraft.host.ports import ConnectionId, Ports
 from pykraft.protocol import api
 from pykraft.protocol.api import RequestHeader, decode_request_body, encode_response, encode_unsupported_version, frame
 from pykraft.protocol.cut_frame import CutFrame
-from pykraft.protocol.messages import API_VERSIONS, CLIENT_KEYS, CLIENT_VERSIONS, FORWARD_VERSIONS, ApiKey
+from pykraft.protocol.messages import API_VERSIONS, CLIENT_KEYS, CLIENT_VERSIONS, FORWARD_VERSIONS, SASL_APIS, ApiKey
 from pykraft.protocol.schema import Body, Versions
 from pykraft.rpc import api_versions, codec
 from pykraft.rpc.context import Refusal, RpcContext
@@ -52,8 +52,6 @@ from pykraft.security.principal import UNKNOWN_END, RemoteEnd
 from pykraft.types import Buffer, ReportKind, VersionRange
 
 _HEADER: Final = struct.Struct(">i")
-SASL_HANDSHAKE: Final = 17
-_SASL_HANDSHAKES: Final = Versions(0, 1)
 _ILLEGAL_SASL_STATE: Final = struct.pack(">hi", ErrorCode.ILLEGAL_SASL_STATE, 0)
 """Kafka's answer where no SASL is spoken: the error, and no mechanisms."""
 OPERATOR_KEYS: Final = frozenset(
@@ -85,6 +83,7 @@ class ServedApis:
         refuses_controller_requests: bool,
         controller_listeners: Collection[str] | None = None,
         serves_produce: bool = True,
+        sasl_listeners: Collection[str] = (),
     ) -> None:
         """See `pykraft.host.inbound.Inbound`; names of listeners are in upper case.
 
@@ -96,6 +95,7 @@ class ServedApis:
         self._operator_listeners = controller_listeners if operator_listeners is None else operator_listeners
         self._client_listeners = client_listeners
         self._controller_listeners = controller_listeners
+        self._sasl_listeners = sasl_listeners
         self._clients = {key: _CLIENTS[key] for key in _CLIENTS if key != ApiKey.PRODUCE or serves_produce}
         self._refused = controller_answers.SERVED if refuses_controller_requests else {}
         self._served: dict[tuple[str, bool], Mapping[int, Versions]] = {}
@@ -120,14 +120,15 @@ class ServedApis:
             if forwards:
                 served = {**served, ApiKey.FORWARD: FORWARD_VERSIONS}
         if name in self._client_listeners:
-            served = {**served, **self._clients, SASL_HANDSHAKE: _SASL_HANDSHAKES}
-        return served
+            served = {**served, **self._clients, ApiKey.SASL_HANDSHAKE: SASL_APIS[ApiKey.SASL_HANDSHAKE]}
+        return {**served, **SASL_APIS} if name in self._sasl_listeners else served
 
     def refusal(self, header: RequestHeader, listener: str) -> list[Buffer] | None:
         """The answer to a request for Kafka's active controller, or for SASL; None for any other request."""
         if header.api_key in self._refused:
             return [controller_answers.answer(header.api_key, header.correlation_id)]
-        is_handshake = header.api_key == SASL_HANDSHAKE and header.api_version in _SASL_HANDSHAKES
+        key = ApiKey.SASL_HANDSHAKE
+        is_handshake = header.api_key == key and header.api_version in SASL_APIS[key]
         if is_handshake and listener.upper() in self._client_listeners:
             return [_HEADER.pack(header.correlation_id) + _ILLEGAL_SASL_STATE]
         return None
@@ -303,6 +304,7 @@ class Inbound:
         refuses_controller_requests: bool = False,
         controller_listeners: Collection[str] | None = None,
         serves_produce: bool = True,
+        sasl_listeners: Collection[str] = (),
         guard: Guard | None = None,
     ) -> None:
         """``node_id`` is -1 for a node without one.
@@ -313,7 +315,8 @@ class Inbound:
         None: those of replicas do. ``client_listeners`` serve all that ``clients`` answers. All names are in upper
         case. ``refuses_controller_requests``: a voter among Kafka's controllers answers what is for the active one with
         NOT_CONTROLLER. Without ``serves_produce`` none serves Produce. ``guard`` refuses what others may not do; None:
-        they may do everything.
+        they may do everything. On
+        ``sasl_listeners`` connections authenticate.
         """
         self._guard = guard
         self.violations = 0
@@ -337,6 +340,7 @@ class Inbound:
             refuses_controller_requests=refuses_controller_requests,
             controller_listeners=controller_listeners,
             serves_produce=serves_produce,
+            sasl_listeners=sasl_listeners,
         )
         self._requesters: dict[ConnectionId, _Requester] = {}
         self._requests: dict[int, _Request] = {}
@@ -348,6 +352,11 @@ class Inbound:
         self._requesters[connection] = _Requester(
             connection=connection, listener=listener, end=end, wire=AcceptedConnection(self._context)
         )
+
+    def answer_api_versions(self, listener: str, data: Buffer) -> list[Buffer]:
+        """The frame for somebody who is not authenticated yet. Errors: ProtocolError for an unreadable header."""
+        header, forwards = api.decode_request_header(data), self.serve_forward is not None
+        return frame(self._apis.answer_api_versions(header, data, listener, forwards=forwards)[0])
 
     def on_closed(self, connection: ConnectionId) -> None:
         """The connection is gone: drop its requests and answers."""

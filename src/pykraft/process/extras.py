@@ -37,6 +37,8 @@ OPTIONAL: Final[Mapping[str, tuple[str, str]]] = {
     "uvicorn": ("uvicorn", "kv"),
     "dns": ("dnspython", "dns"),
     "cryptography": ("cryptography", "tls"),
+    "jwt": ("pyjwt", "tls"),
+    "scramp": ("scramp", "tls"),
     "pyspark": ("pyspark", "spark"),
     "pyarrow": ("pyarrow", "spark"),
     "numpy": ("numpy", "spark"),

@@ -104,6 +104,11 @@ class FrameReader:
         """Full size of the unfinished frame; 0 while it is unknown, or there is none."""
         return self._need_bytes
 
+    @property
+    def untaken(self) -> bytes:
+        """What came after the frame that was taken last, for another reader."""
+        return self._data[self._position :]
+
     def feed(self, data: bytes) -> list[Buffer]:
         """Add the next piece of the stream; returns the frames that are complete now, without their sizes.
 

@@ -28,7 +28,9 @@ from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import FrameReader
 from pykraft.protocol.messages import ApiKey
 from pykraft.security.principal import ANONYMOUS, principal_of
-from pykraft.types import Buffer
+from pykraft.server.sasl_client import SaslClient
+from pykraft.server.sasl_server import SaslRefusal, SaslServer
+from pykraft.types import Buffer, Endpoint
 
 
 def write_parts(transport: asyncio.WriteTransport, parts: Sequence[Buffer]) -> None:
@@ -136,6 +138,10 @@ class Link:
         """Who is at the other end, as far as that was proven."""
         self.address = ""
         """Its numeric address."""
+        self.secured_endpoint: Endpoint | None = None
+        """Where it leads, if this node dialed it over TLS, and nothing was heard from there yet."""
+        self.sasl: SaslServer | SaslClient | None = None
+        """What has authenticated the connection, and does so again."""
         self.is_open = False
         self.room_size_bytes = 0
         """Size of the large request that is being received or served; 0 if there is none."""
@@ -180,6 +186,11 @@ class Link:
 
     def send(self, parts: Sequence[Buffer]) -> None:
         """Write one frame (to a client, the answer to its request); ignored when the connection is not open."""
+        if self.sasl is not None:
+            parts = self._after_sasl(parts)
+        self._write(parts)
+
+    def _write(self, parts: Sequence[Buffer]) -> None:
         if not self.is_open or self._transport is None:
             return
         if not self.buffered_size_bytes:
@@ -231,8 +242,11 @@ class Link:
         if stream.get_extra_info("ssl_object") is not None:
             # asyncio decrypts into slices of it, and a slice of a bytearray is a copy.
             self._window = memoryview(self._piece)
-        self.principal = principal_of(stream.get_extra_info("peercert"))
         self.address = str((stream.get_extra_info("peername") or ("",))[0])
+        if isinstance(self.sasl, SaslServer):
+            self.principal = self.sasl.principal
+        else:
+            self.principal = principal_of(stream.get_extra_info("peercert"))
         raw = stream.get_extra_info("socket")
         if raw is not None:
             self.descriptor = raw.fileno()
@@ -307,7 +321,30 @@ class Link:
         self._is_large_served = self.listener is not None and len(found) > LARGE_SIZE_BYTES_MIN
         # A client's next request waits for this answer; a peer's answers need not wait.
         self._is_awaited = self.listener is not None
-        self._owner.link_received(self, found)
+        if self.sasl is None or not self._is_of_sasl(self.sasl, found):
+            self._owner.link_received(self, found)
+
+    def _is_of_sasl(self, sasl: SaslServer | SaslClient, found: Buffer) -> bool:
+        """Whether this frame is about authentication, which is answered here, or may not come any more."""
+        try:
+            answer = sasl.receive(found, self._loop.time())
+        except ProtocolError as error:
+            if isinstance(error, SaslRefusal):
+                self._write(error.answer)
+            self._refuse(error)
+            return True
+        if answer:
+            self._write(answer)
+        return answer is not None
+
+    def _after_sasl(self, parts: Sequence[Buffer]) -> Sequence[Buffer]:
+        """What to write in place of a request for which the other end must be authenticated again first."""
+        sasl = self.sasl
+        return sasl.outgoing(list(parts), self._loop.time()) if isinstance(sasl, SaslClient) else parts
+
+    def _refuse(self, error: ProtocolError) -> None:
+        self.close()
+        self._owner.link_refused(self, str(error))
 
     def _take(self) -> Buffer | None:
         """The next whole frame; None without one, or if the stream is not frames and the link is closed."""
@@ -317,8 +354,7 @@ class Link:
         try:
             return self._fitting(self._frames.take())
         except ProtocolError as error:
-            self.close()
-            self._owner.link_refused(self, str(error))
+            self._refuse(error)
             return None
         finally:
             held_size_bytes = self._frames.held_size_bytes

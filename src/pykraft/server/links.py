@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import ssl
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
@@ -28,9 +29,12 @@ from pykraft.config import NodeConfig
 from pykraft.host.ports import ConnectionId
 from pykraft.security.principal import RemoteEnd
 from pykraft.security.settings import MAPPING_RULES_KEY
+from pykraft.server.authentication import Authentication, connect
 from pykraft.server.binding import ACCEPTED_MAX, UNLIMITED, Names, descriptor_max, in_words, serve, tls_options
 from pykraft.server.link import PIECE_SIZE_BYTES_MAX, Link
 from pykraft.server.link_protocol import LinkProtocol
+from pykraft.server.sasl_client import SaslClient
+from pykraft.server.sasl_server import SaslServer
 from pykraft.server.secured import HandshakeServer, NodeTls
 from pykraft.types import Buffer, Endpoint
 
@@ -111,6 +115,8 @@ MAKE_ROOM_MAX: Final = 8
 REQUESTS_PER_TURN_MAX: Final = 16
 """Requests passed on in one turn of the loop: a few milliseconds, compared with a fetch timeout of two seconds."""
 SWEEPS_PER_IDLE_TIME: Final = 4
+UNHEARD_S: Final = 0.0
+"""In place of the time at which something was heard on a connection that was dialed over TLS."""
 ROOM_LOOK_S: Final = 1.0
 """How often it is checked who holds room, while others wait for it."""
 ROOM_SILENT_S: Final = 3.0
@@ -123,6 +129,9 @@ class LinksUser(Protocol):
 
     def link_accepted(self, connection: ConnectionId, listener: str, end: RemoteEnd) -> None:
         """A client connected on this listener; ``end`` says who it is, whenever it asks something."""
+
+    def answer_api_versions(self, listener: str, frame: Buffer) -> list[Buffer]:
+        """The frame for a connection that is not accepted before it is authenticated. Errors: ProtocolError."""
 
     def link_connected(self, connection: ConnectionId, end: RemoteEnd) -> None:
         """A dial succeeded; ``end`` says who is there."""
@@ -186,22 +195,30 @@ class Links:
 
     async def listen(self, name: str, sockets: Sequence[socket.socket]) -> None:
         """Accept connections for this listener on listening sockets, which are closed with the links."""
-        tls = None if self._tls is None else self._tls.for_listener(name)
+        tls, sasl = (None, None) if self._tls is None else (self._tls.for_listener(name), self._tls.asks_on(name))
 
-        def protocol() -> LinkProtocol:
-            return LinkProtocol(self._new_link(name))
+        def protocol() -> asyncio.BaseProtocol:
+            link = self._new_link(name, None if sasl is None else SaslServer(sasl))
+            made = LinkProtocol(link)
+            if link.sasl is None:
+                return made
+            return Authentication(link.sasl, made, answer_versions=partial(self._user.answer_api_versions, name))
 
         def failed(text: str) -> None:
-            self._user.report_connection(f"a TLS handshake on {name} failed, with {text}")
+            what = "TLS handshake" if sasl is None else "SASL handshake" if tls is None else "TLS or SASL handshake"
+            self._user.report_connection(f"a {what} on {name} failed, with {text}")
 
         for listening in sockets:
-            if tls is None:
+            if tls is None and sasl is None:
                 self._servers.append(await serve(self._loop, protocol, listening))
             else:
-                self._handshakes.append(HandshakeServer(listening, tls, protocol, failed=failed))
+                assert self._tls is not None
+                addresses = self._tls.addresses
+                self._handshakes.append(HandshakeServer(listening, tls, protocol, failed=failed, addresses=addresses))
 
     def dial(self, endpoint: Endpoint) -> ConnectionId:
-        link = self._new_link(None)
+        credentials = None if self._tls is None else self._tls.credentials
+        link = self._new_link(None, None if credentials is None else SaslClient(credentials))
         self._dials[link.connection] = self._loop.create_task(self._dial(link, endpoint))
         return link.connection
 
@@ -347,9 +364,9 @@ class Links:
     def _sweep_s(self) -> float:
         return self._limits.idle_ms_max / 1_000 / SWEEPS_PER_IDLE_TIME
 
-    def _new_link(self, listener: str | None) -> Link:
+    def _new_link(self, listener: str | None, sasl: SaslServer | SaslClient | None = None) -> Link:
         connection, self._next, limits = ConnectionId(self._next), self._next + 1, self._limits
-        return Link(
+        link = Link(
             self,
             connection,
             listener=listener,
@@ -359,12 +376,17 @@ class Links:
             other_size_bytes_max=limits.other_size_bytes_max(listener),
             piece=self._piece,
         )
+        link.sasl = sasl
+        return link
 
     def _forget(self, connection: ConnectionId) -> Link | None:
         link = self._links.pop(connection, None)
         self._unsent_size_bytes -= self._unsent.pop(connection, 0)
         self._room_wanted.pop(connection, None)
         if link is not None:
+            if self._tls is not None and link.secured_endpoint is not None:
+                is_refused = link.heard_s == UNHEARD_S
+                (self._tls.pauses.refused if is_refused else self._tls.pauses.heard)(link.secured_endpoint)
             self._accepted.pop(connection, None)
             self._held_size_bytes -= link.held_size_bytes
             if connection in self._room_since_s:
@@ -483,6 +505,11 @@ class Links:
 
         Errors: ConnectionRefusedError when each address refused; OSError.
         """
+        secured = None if self._tls is None or self._tls.for_dials is None else self._tls
+        if secured is not None:
+            link.secured_endpoint, link.heard_s = endpoint, UNHEARD_S
+            # A peer that is asked every few milliseconds would else get as many handshakes.
+            await asyncio.sleep(secured.pauses.pause_s(endpoint))
         end_s = self._loop.time() + self._limits.dial_ms_max / 1_000
         try:
             async with asyncio.timeout_at(end_s):
@@ -496,16 +523,19 @@ class Links:
             share_s = max(0.0, end_s - self._loop.time()) / (len(addresses) - at)
             try:
                 async with asyncio.timeout(share_s):
-                    protocol = partial(LinkProtocol, link)
-                    tls = tls_options(None if self._tls is None else self._tls.for_dials, endpoint.host)
-                    await self._loop.create_connection(protocol, address, endpoint.port, **tls)
+                    tls = tls_options(None if secured is None else secured.for_dials, endpoint.host)
+                    transport = await connect(LinkProtocol(link), link.sasl, address, endpoint.port, tls)
             except OSError as error:
+                if secured is not None and isinstance(error, ssl.SSLError | ConnectionResetError):
+                    secured.pauses.refused(endpoint)
                 # One address may refuse because the peer listens on another, which did not answer.
                 if failure is None or isinstance(failure, ConnectionRefusedError):
                     failure = error
                 if link.connection in self._links:  # made just too late: do not use the link twice
                     break
             else:
+                if secured is not None and transport.get_extra_info("peercert"):
+                    secured.addresses.know(address)
                 return
         raise failure or OSError(errno.EADDRNOTAVAIL, f"{endpoint.host} has no address")
 

@@ -170,6 +170,8 @@ WITHOUT = {
     "pykraft local down": "prints what it stopped",
     "pykraft pipeline package": "writes a file",
     "pykraft server": "runs until it is stopped",
+    "pykraft users add": "writes a file",
+    "pykraft users remove": "writes a file",
 }
 """Commands without a result that a program would read."""
 

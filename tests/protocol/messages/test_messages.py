@@ -39,6 +39,7 @@ KIO_NAMES = {
     "kraft_version_feature": "k_raft_version_feature",
     "log_append_time_ms": "log_append_time",
     "retention_time_ms": "retention_time",
+    "session_lifetime_ms": "session_lifetime",
     "session_timeout_ms": "session_timeout",
     "rebalance_timeout_ms": "rebalance_timeout",
     "heartbeat_interval_ms": "heartbeat_interval",
@@ -132,7 +133,7 @@ def from_kio(value: Any) -> Any:
     return value
 
 
-TIMES = ("log_append_time_ms", "retention_time_ms")
+TIMES = ("log_append_time_ms", "retention_time_ms", "session_lifetime_ms")
 
 
 def without_times(body: Any) -> Any:

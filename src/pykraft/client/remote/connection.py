@@ -22,9 +22,12 @@ from pykraft.rpc.codec import Answer
 from pykraft.rpc.connection import DialedConnection
 from pykraft.rpc.context import RpcContext
 from pykraft.security.contexts import Side, TlsContext
+from pykraft.security.sasl import Credentials
 from pykraft.security.settings import IN_THE_CLEAR, Security
+from pykraft.server.authentication import connect
 from pykraft.server.binding import Names, in_words, tls_options
 from pykraft.server.link import write_parts
+from pykraft.server.sasl_client import SaslClient
 from pykraft.text.words import in_seconds
 from pykraft.types import Buffer, Endpoint
 
@@ -111,8 +114,11 @@ T = TypeVar("T")
 class Connection:
     """An open connection with negotiated versions. Create it with `ClientDialer`."""
 
-    def __init__(self, endpoint: Endpoint, wire: DialedConnection, stream: AnswerStream) -> None:
+    def __init__(
+        self, endpoint: Endpoint, wire: DialedConnection, stream: AnswerStream, sasl: SaslClient | None = None
+    ) -> None:
         self.endpoint = endpoint
+        self._sasl = sasl
         self._wire = wire
         self._stream = stream
         self._is_closed = False
@@ -177,8 +183,7 @@ class Connection:
         """Send one frame and wait for one. Errors: UnreachableError, after closing the connection."""
         try:
             async with asyncio.timeout(timeout_ms / 1_000):
-                write_parts(self._stream.transport, request)
-                return await self._stream.answer()
+                return await self._answer(request)
         except TimeoutError:
             doubt = ": is it a node of a quorum?" if key is ApiKey.API_VERSIONS else ""
             problem = f"it accepts connections, but did not answer {_name(key)} within {in_seconds(timeout_ms)}{doubt}"
@@ -190,12 +195,24 @@ class Connection:
                 # With TLS 1.3 a client has finished its handshake when the other end looks at its certificate.
                 is_tls = self._stream.transport.get_extra_info("ssl_object") is not None
                 problem += ": perhaps it refuses the certificate" if is_tls else ": perhaps it speaks TLS only"
+            elif self._sasl is None and self.offers_key(ApiKey.SASL_AUTHENTICATE):
+                problem += ": perhaps it wants SASL"
         # Cancelled, say: the answer may still arrive, so nobody may use this connection again.
         except BaseException:
             await self.close()
             raise
         await self.close()
         raise UnreachableError(self.endpoint, problem)
+
+    async def _answer(self, request: list[Buffer]) -> Buffer:
+        """Errors: as `AnswerStream.answer`, and ProtocolError if the other end refuses to go on."""
+        stream, sasl, now_s = self._stream, self._sasl, asyncio.get_running_loop().time
+        write_parts(stream.transport, request if sasl is None else sasl.outgoing(request, now_s()))
+        answer = await stream.answer()
+        while sasl is not None and (more := sasl.receive(answer, now_s())) is not None:
+            write_parts(stream.transport, more)
+            answer = await stream.answer()
+        return answer
 
     async def _unusable(self, key: ApiKey, error: ProtocolError) -> UnreachableError:
         await self.close()
@@ -215,6 +232,7 @@ class ClientDialer:
     ) -> None:
         """Without ``names`` they are looked up on the loop of the first call. Errors: ConfigError for certificates."""
         self._tls = TlsContext(security, Side.CLIENT) if security.uses_tls else None
+        self._credentials = Credentials(security) if security.uses_sasl else None
         self._client_id = client_id
         self._names = names
         self._resolved = resolved
@@ -248,16 +266,18 @@ class ClientDialer:
             share_s = max(0.0, end_s - loop.time()) / (len(addresses) - at)
             try:
                 async with asyncio.timeout(share_s):
-                    make = partial(AnswerStream, wire, loop)
-                    _, stream = await loop.create_connection(make, address, endpoint.port, **tls)
+                    stream = AnswerStream(wire, loop)
+                    sasl = None if self._credentials is None else SaslClient(self._credentials, self._client_id)
+                    await connect(stream, sasl, address, endpoint.port, tls)
             except TimeoutError:
                 problem = f"nothing accepted a connection within {in_seconds(timeout_ms)}"
             except OSError as error:
-                problem, cause = in_words(error).lower(), error
+                words = in_words(error)
+                problem, cause = words if error.errno is None else words.lower(), error
             except (ValueError, OverflowError) as error:  # asyncio raises these for an invalid address
                 problem = f"cannot connect ({error})"
             else:
-                return Connection(endpoint, wire, stream)
+                return Connection(endpoint, wire, stream, sasl)
         raise UnreachableError(endpoint, problem) from cause
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from pykraft.protocol.messages import clients, cluster, elections, fetch, groups, own, voters
+from pykraft.protocol.messages import clients, cluster, elections, fetch, groups, own, sasl, voters
 from pykraft.protocol.schema import Message, Versions
 
 PRIVATE_KEY_MIN: Final = 30_000
@@ -32,10 +32,12 @@ class ApiKey(IntEnum):
     SYNC_GROUP = 14
     DESCRIBE_GROUPS = 15
     LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_CONFIGS = 32
+    SASL_AUTHENTICATE = 36
     DELETE_GROUPS = 42
     OFFSET_DELETE = 47
     VOTE = 52
@@ -78,12 +80,14 @@ APIS: dict[int, Api] = {
     ApiKey.SYNC_GROUP: Api(groups.SYNC_GROUP_REQUEST, groups.SYNC_GROUP_RESPONSE),
     ApiKey.DESCRIBE_GROUPS: Api(groups.DESCRIBE_GROUPS_REQUEST, groups.DESCRIBE_GROUPS_RESPONSE),
     ApiKey.LIST_GROUPS: Api(groups.LIST_GROUPS_REQUEST, groups.LIST_GROUPS_RESPONSE),
+    ApiKey.SASL_HANDSHAKE: Api(sasl.SASL_HANDSHAKE_REQUEST, sasl.SASL_HANDSHAKE_RESPONSE),
     ApiKey.API_VERSIONS: Api(cluster.API_VERSIONS_REQUEST, cluster.API_VERSIONS_RESPONSE),
     ApiKey.INIT_PRODUCER_ID: Api(clients.INIT_PRODUCER_ID_REQUEST, clients.INIT_PRODUCER_ID_RESPONSE),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Api(
         clients.OFFSET_FOR_LEADER_EPOCH_REQUEST, clients.OFFSET_FOR_LEADER_EPOCH_RESPONSE
     ),
     ApiKey.DESCRIBE_CONFIGS: Api(clients.DESCRIBE_CONFIGS_REQUEST, clients.DESCRIBE_CONFIGS_RESPONSE),
+    ApiKey.SASL_AUTHENTICATE: Api(sasl.SASL_AUTHENTICATE_REQUEST, sasl.SASL_AUTHENTICATE_RESPONSE),
     ApiKey.DELETE_GROUPS: Api(groups.DELETE_GROUPS_REQUEST, groups.DELETE_GROUPS_RESPONSE),
     ApiKey.OFFSET_DELETE: Api(groups.OFFSET_DELETE_REQUEST, groups.OFFSET_DELETE_RESPONSE),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: Api(
@@ -140,7 +144,9 @@ CLIENT_KEYS: Final = GROUP_KEYS | frozenset(
     }
 )
 """APIs of Kafka's producers and consumers, which no node of a quorum needs."""
-_NOT_SERVED: Final = CLIENT_KEYS | {ApiKey.UNREGISTER_CONTROLLER, ApiKey.FORWARD}
+SASL_KEYS: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+"""APIs of listeners with SASL, by which a connection is authenticated."""
+_NOT_SERVED: Final = CLIENT_KEYS | SASL_KEYS | {ApiKey.UNREGISTER_CONTROLLER, ApiKey.FORWARD}
 API_VERSIONS: dict[ApiKey, Versions] = {
     ApiKey(key): api.request.versions for key, api in APIS.items() if key not in _NOT_SERVED
 }
@@ -155,5 +161,7 @@ CLIENT_VERSIONS: dict[ApiKey, Versions] = {
 # Librdkafka up to 2.8 compresses nothing unless version 0 is listed. Like Kafka, nodes list it, but do not serve it
 # (KAFKA-18659).
 CLIENT_VERSIONS[ApiKey.PRODUCE] = Versions(0, CLIENT_VERSIONS[ApiKey.PRODUCE].max)
+SASL_APIS: Final[dict[int, Versions]] = {int(key): APIS[key].request.versions for key in sorted(SASL_KEYS)}
+"""The same for listeners with SASL."""
 FORWARD_VERSIONS: Final = APIS[ApiKey.FORWARD].request.versions
 """The same for Forward."""
