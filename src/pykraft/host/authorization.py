@@ -8,7 +8,7 @@ nothing. Two rules:
 2. A request in the name of a node, and any answer of one, counts only from a principal that may act as that node: one
    of ``pykraft.voter.principals``, or, for a voter that these do not name, a certificate that is valid for the host at
    which the voter set has that voter (ADR 250). A principal without hosts, from SASL or of a client without a
-   certificate, is then left to rule 1.
+   certificate, is then left to rule 1, and everybody where ``ssl.endpoint.identification.algorithm`` is empty.
 
 Invariant: no decision is kept, so a changed rule or voter set counts from the next request on.
 
@@ -35,7 +35,7 @@ from pykraft.protocol.schema import Body
 from pykraft.rpc.context import Refusal, RpcContext
 from pykraft.security.acls import CLUSTER_NAME, AclOperation, Authorizer, ResourceType
 from pykraft.security.principal import Principal, RemoteEnd
-from pykraft.security.settings import SecurityProtocol
+from pykraft.security.settings import IN_THE_CLEAR, Security, SecurityProtocol
 from pykraft.types import ReportKind, VoterSet
 
 
@@ -126,16 +126,19 @@ class Guard:
         *,
         authorizer: Authorizer | None = None,
         voter_principals: tuple[tuple[int, str], ...] = (),
-        is_sasl_dialed: bool = False,
+        dialed: Security = IN_THE_CLEAR,
     ) -> None:
-        """``is_sasl_dialed``: the nodes that this one dials prove the host in a certificate, but no principal."""
+        """``dialed`` says what the nodes prove that this one dials: with SASL their host, but no principal."""
         self.refusals = 0
         """Number of operations and names that were refused."""
         self._report = report
         self._context = context
         self._voters = voters
         self._authorizer = authorizer
-        self._is_sasl_dialed = is_sasl_dialed
+        self._is_tls_dialed = dialed.protocol in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+        self._are_names_dialed = dialed.protocol is SecurityProtocol.SSL
+        # Where certificates may have any name, a name says nothing.
+        self._are_hosts_checked = bool(dialed.text("ssl.endpoint.identification.algorithm", "https"))
         self._named: Mapping[int, set[str]] = defaultdict(set)
         for node_id, principal in voter_principals:
             self._named[node_id].add(principal)
@@ -147,14 +150,13 @@ class Guard:
         """The guard of a node; None for one without an authorizer whose listeners are all PLAINTEXT."""
         if authorizer is None and not config.security:
             return None
-        between = config.security_between_nodes.protocol
         return Guard(
             ports.report,
             RpcContext.of(config),
             voters,
             authorizer=authorizer,
             voter_principals=config.voter_principals,
-            is_sasl_dialed=between in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL),
+            dialed=config.security_between_nodes,
         )
 
     def allows(
@@ -200,20 +202,24 @@ class Guard:
 
     def impostor(self, principal: Principal, node_id: int, *, is_dialed: bool = False) -> str | None:
         """Why this principal may not act as a node, by rule 2; None if it may."""
-        named = None if is_dialed and self._is_sasl_dialed else self._named.get(node_id)
+        if is_dialed and not self._is_tls_dialed:
+            return None
+        named = self._named.get(node_id) if self._are_names_dialed or not is_dialed else None
         if named is not None:
             if str(principal) in named:
                 return None
             return f"{principal} is not among pykraft.voter.principals of node {node_id}"
         voter = next((each for each in self._voters().voters if each.key.id == node_id), None)
-        if voter is None or not principal.hosts:
+        # Whoever is dialed with TLS has a certificate.
+        if voter is None or not (principal.hosts or is_dialed) or not self._are_hosts_checked:
             return None
         hosts = [endpoint.host for _, endpoint in voter.listeners]
         if any(map(principal.is_valid_for, hosts)):
             return None
+        shown = ", ".join(principal.hosts) or "no host"
         return (
-            f"the certificate of {principal} is for {', '.join(principal.hosts):.200}, and voter {node_id} is at "
-            f"{', '.join(hosts)}; if it may act as that voter, say so in pykraft.voter.principals"
+            f"the certificate of {principal} is for {shown:.200}, and voter {node_id} is at {', '.join(hosts)}; if "
+            "it may act as that voter, say so in pykraft.voter.principals"
         )
 
     def _may_fetch(self, asker: Asker, header: RequestHeader, node_id: int | None) -> bool:

@@ -383,7 +383,10 @@ class Inbound:
         found = None if isinstance(data, CutFrame) else requester.wire.repeated(data)
         if found is not None:
             # The same bytes but for three numbers were found to be a Fetch for the core before.
-            self._pass_on(requester, *found)
+            if self._guard is None:
+                self._pass_on(requester, *found)
+            else:
+                self._check(requester, *found)
             return
         try:
             header = api.decode_request_header(data)
@@ -468,7 +471,7 @@ class Inbound:
         elif header.api_key not in ANSWERED_KEYS or header.api_key not in self._served(requester.listener):
             raise ProtocolError(f"it asks for API {header.api_key}, which this node does not serve")
         else:
-            self._pass_on(requester, header, requester.wire.decode(header, data))
+            self._check(requester, header, requester.wire.decode(header, data))
 
     def _is_refused(self, guard: Guard, requester: _Requester, header: api.RequestHeader) -> bool:
         """Answer a request that this requester may not make; False for any that is served here, or nowhere."""
@@ -483,12 +486,16 @@ class Inbound:
         self._answer(self._note(requester, header), answer)
         return True
 
-    def _pass_on(self, requester: _Requester, header: api.RequestHeader, message: Request | Refusal) -> None:
+    def _check(self, requester: _Requester, header: api.RequestHeader, message: Request | Refusal) -> None:
+        """Pass a request on to the core, or answer that it is refused."""
         if self._guard is not None:
             message = self._guard.checked(requester, header, message)
         if isinstance(message, Refusal):
             self._answer(self._note(requester, header), requester.wire.encode(header, message))
-            return
+        else:
+            self._pass_on(requester, header, message)
+
+    def _pass_on(self, requester: _Requester, header: api.RequestHeader, message: Request) -> None:
         if self._clients is not None and isinstance(message, FetchRequest):
             self._clients.replica_fetched(message, requester.software)
         request_id = self._note(requester, header).request_id

@@ -197,7 +197,11 @@ class Peers:
             if self._guard is not None and contact.peer.id >= 0:
                 problem = self._guard.impostor(end.principal, contact.peer.id, is_dialed=True)
                 if problem is not None:
-                    self._give_up(contact, problem)
+                    # Perhaps the voter has moved, and another one listens there.
+                    self._log_once(contact, f"{_who(contact)} is not asked: {problem}", ReportKind.CONNECTION)
+                    contact.problem = problem
+                    self._hang_up(contact)
+                    self._fail(contact, ErrorCode.BROKER_NOT_AVAILABLE)
                     return
             self._ports.send(connection, contact.link.wire.negotiate())
 
@@ -386,7 +390,7 @@ class Peers:
 
     def _explain(self, contact: _Contact, error: int, *, is_above: bool) -> None:
         """Report what an operator has to fix; ``is_above`` means that the error is not the partition's."""
-        who = f"peer {contact.peer.id} at {contact.peer.endpoint}"
+        who = _who(contact)
         if error == ErrorCode.INCONSISTENT_CLUSTER_ID:
             own = self._context.cluster_id
             self._log_once(contact, f"{who} belongs to another cluster than this node, whose cluster.id is {own}")
@@ -395,7 +399,7 @@ class Peers:
             self._log_once(contact, f"{who} may not have topic {own}, which this node keeps: see pykraft.topic")
 
     def _tell_closed(self, contact: _Contact, reason: str) -> None:
-        text = f"closing the connection to peer {contact.peer.id} at {contact.peer.endpoint}: {reason}"
+        text = f"closing the connection to {_who(contact)}: {reason}"
         self._log_once(contact, text, ReportKind.PEER_CLOSED)
 
     def _log_once(self, contact: _Contact, text: str, kind: ReportKind = ReportKind.EVENT) -> None:
@@ -424,6 +428,10 @@ class Peers:
 def _acknowledges(effect: Send) -> bool:
     """True for a Fetch whose offset is an acknowledgement; a question to a doubtful voter has no id, and is none."""
     return isinstance(effect.message, messages.FetchRequest) and effect.message.replica is not None
+
+
+def _who(contact: _Contact) -> str:
+    return f"peer {contact.peer.id} at {contact.peer.endpoint}"
 
 
 def _key(contact: _Contact) -> MessageKey:

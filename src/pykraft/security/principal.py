@@ -12,6 +12,7 @@ import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Final, Protocol
 
 PRINCIPAL_TYPE: Final = "User"
@@ -96,6 +97,7 @@ def _escaped(text: str) -> str:
     return _SPECIAL.sub(lambda match: "\\" + match[0], text)
 
 
+@lru_cache(maxsize=1_000)
 def _normal(host: str) -> str:
     """The same host for all ways to write it."""
     try:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykraft.host.ports import ConnectionId
+from pykraft.security.principal import Principal
 from pykraft.sim.machine.clock import Clock
 from pykraft.sim.machine.network import End, Network, Slowness, Weather
 from pykraft.sim.scenario.scenario import LinkSettings
@@ -24,6 +25,7 @@ class Recorder:
 
     def __init__(self, node_id: int) -> None:
         self.node_id = self.port = node_id
+        self.principal = Principal(f"CN=node-{node_id}")
         self.heard: list[tuple[str, ConnectionId, bytes]] = []
 
     def accepted(self, connection: ConnectionId) -> None:

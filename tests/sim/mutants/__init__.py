@@ -12,6 +12,7 @@ from tests.sim.mutants import (  # noqa: F401 - each file adds its bugs to MUTAN
     groups,
     host,
     membership,
+    principals,
     producers,
     recovery,
     replication,

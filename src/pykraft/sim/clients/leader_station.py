@@ -18,6 +18,7 @@ from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import decode_response, encode_request, frame
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
+from pykraft.security.principal import ANONYMOUS
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.watch import Watch
 from pykraft.sim.scenario.settings import LISTENER
@@ -51,6 +52,7 @@ class LeaderStation:
 
     def __init__(self, facts: Facts, watch: Watch, rng: Random, station_id: int, client_id: str) -> None:
         self.node_id = self.port = station_id
+        self.principal = ANONYMOUS
         self._client_id = client_id
         self._facts = facts
         self._watch = watch

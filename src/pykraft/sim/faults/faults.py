@@ -19,6 +19,7 @@ from random import Random
 from pykraft.sim.faults.disk import DiskFaults, SilentFaults, UnreadableFaults
 from pykraft.sim.faults.forged import FlippedFaults, ForgedFaults
 from pykraft.sim.faults.harm import Act, Arena, Family, Harm
+from pykraft.sim.faults.impostor import ImpostorFaults
 from pykraft.sim.faults.membership import MachineFaults, MembershipFaults
 from pykraft.sim.faults.network import NetworkFaults
 from pykraft.sim.faults.process import ClockFaults, ProcessFaults, SnapshotFaults, VersionFaults
@@ -56,6 +57,7 @@ def own_plans(harm: Harm, membership: MembershipFaults) -> tuple[OwnPlan, ...]:
         OwnPlan(MachineFaults(harm, membership), SECOND_US // 10, SECOND_US // 2),
         OwnPlan(FlippedFaults(harm), SECOND_US // 50, SECOND_US // 5),
         OwnPlan(UnreadableFaults(harm), SECOND_US // 2, 2 * SECOND_US),
+        OwnPlan(ImpostorFaults(harm), SECOND_US // 5, SECOND_US),
     )
 
 

@@ -33,6 +33,7 @@ from pykraft.errors import ErrorCode
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import frame as framed
 from pykraft.rpc import codec
+from pykraft.security.principal import ANONYMOUS
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.members import VoterRequest, replace_disk
 from pykraft.sim.faults.harm import Family, Harm
@@ -60,6 +61,7 @@ class OperatorStation:
         self._watch = watch
         self._asked: dict[ConnectionId, VoterRequest] = {}
         self._context = rpc_context(next(iter(facts.nodes.values())).config)
+        self.principal = ANONYMOUS
         facts.network.attach(self)
 
     def ask(

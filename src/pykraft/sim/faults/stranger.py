@@ -32,6 +32,7 @@ from pykraft.protocol.messages import API_VERSIONS, ApiKey
 from pykraft.protocol.values import encode_batch
 from pykraft.rpc import api_versions, codec
 from pykraft.rpc.context import Refusal
+from pykraft.security.principal import ANONYMOUS, Principal
 from pykraft.sim.facts.facts import STRANGER_ID, Facts
 from pykraft.sim.faults.harm import Family, Harm
 from pykraft.sim.invariants.watch import Watch
@@ -69,8 +70,12 @@ class Stranger:
         *,
         node_id: int = STRANGER_ID,
         levels: types.VersionRange = STRANGER_LEVELS,
+        port: int | None = None,
+        principal: Principal = ANONYMOUS,
     ) -> None:
-        self.node_id = self.port = node_id
+        self.node_id = node_id
+        self.port = node_id if port is None else port
+        self.principal = principal
         self._levels = levels
         self._facts = facts
         self._watch = watch

@@ -346,7 +346,7 @@ class NobodyRepeatsItself(invariant.Invariant):
             del self._said[key]
 
     def reported(self, node: invariant.SimulatedNode, report: invariant.Report) -> None:
-        if report.kind is ReportKind.PEER_CLOSED or self.facts.claims.is_any:
+        if report.kind in (ReportKind.PEER_CLOSED, ReportKind.CONNECTION) or self.facts.claims.is_any:
             return  # Another bound applies to what strangers make nodes report.
         now_us = self.facts.clock.now_us
         times = self._said.setdefault((int(node.node_id), report.text), deque())

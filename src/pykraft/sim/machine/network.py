@@ -27,6 +27,7 @@ from random import Random
 from typing import Final, Protocol, TypeAlias
 
 from pykraft.host.ports import ConnectionId
+from pykraft.security.principal import ANONYMOUS, Principal
 from pykraft.sim.machine.clock import Clock
 from pykraft.sim.machine.trace import Recorder
 from pykraft.sim.scenario.scenario import LinkSettings
@@ -81,6 +82,8 @@ class Station(Protocol):
     """0 for a station that is not a node; a recording does not show it."""
     port: int
     """The port that others dial."""
+    principal: Principal
+    """Whom it proves to be."""
 
     def accepted(self, connection: ConnectionId) -> None:
         """Somebody connected to this station."""
@@ -177,7 +180,8 @@ class Network:
 
         Silent: the machine lost power, and frames it sent a moment ago are lost.
         """
-        del self._stations[station.node_id]
+        if self._stations.get(station.node_id) is station:  # another one may have its address by now
+            del self._stations[station.node_id]
         for end in [end for end in self._ends.values() if end.station is station]:
             is_half_open = is_silent and self._silence.random() < self._weather.half_open_probability
             self._close(end, is_abrupt=is_silent, unnoticed_us=self._silence.randrange(HALF_OPEN_US_MAX) * is_half_open)
@@ -279,6 +283,11 @@ class Network:
         end = self._ends.get(connection)
         now_us = self._clock.now_us
         return sum(len(sent.frame) - sent.arrived_size_bytes(now_us) for sent in end.outgoing) if end else 0
+
+    def principal_at(self, connection: ConnectionId) -> Principal:
+        """Who is at the other end."""
+        end = self._ends.get(connection)
+        return ANONYMOUS if end is None or end.peer is None else end.peer.station.principal
 
     def dial(self, station: Station, endpoint: Endpoint) -> ConnectionId:
         """Begin to connect. The port names a node and its present address; a former address refuses."""

@@ -34,6 +34,8 @@ from pykraft.errors import StorageError
 from pykraft.host.host import Host
 from pykraft.host.ports import CheckInSteps, ConnectionId, run_steps
 from pykraft.log.lane import Job
+from pykraft.security.acls import Authorizer, AuthorizerSettings, parse_acls
+from pykraft.security.principal import ANONYMOUS, KnownEnd
 from pykraft.sim.machine.clock import Alarm, NodeClock
 from pykraft.sim.machine.dialect import Dialect, Negotiation
 from pykraft.sim.machine.disk import Interrupted, VirtualDisk
@@ -41,7 +43,7 @@ from pykraft.sim.machine.ledger import Ledger
 from pykraft.sim.machine.network import Network, Station
 from pykraft.sim.machine.spoken import Wiretap
 from pykraft.sim.machine.surroundings import NodeObserver, Surroundings
-from pykraft.sim.scenario.settings import node_at, port_of
+from pykraft.sim.scenario.settings import ACLS, certificate_of, node_at, port_of
 from pykraft.types import Buffer, Endpoint, Io, ReplicaKey
 
 
@@ -213,6 +215,7 @@ class Process:
     def __init__(self, node: SimulatedNode) -> None:
         self.port = port_of(node.config)
         self.node_id = node_at(self.port)
+        self.principal = node.principal
         self._node = node
         self._surroundings = node.surroundings
         self._observer = node.observer
@@ -232,7 +235,8 @@ class Process:
         self.bulk = BulkLane(self, node.surroundings)
         config = node.observer.configured(node)
         self.bootstrap = config.bootstrap_servers
-        self.host = Host.open(node.disk, self, config, rng=Random(node.rng.random()), core=node.core)
+        rng, authorizer = Random(node.rng.random()), node.authorizer
+        self.host = Host.open(node.disk, self, config, rng=rng, core=node.core, authorizer=authorizer)
 
     def start(self) -> None:
         """Let the host take its first step."""
@@ -272,10 +276,12 @@ class Process:
         self._surroundings.network.detach(self, is_silent=is_silent)
 
     def accepted(self, connection: ConnectionId) -> None:
-        self._take(partial(self._accepted, connection))
+        end = KnownEnd(self._surroundings.network.principal_at(connection))
+        self._take(partial(self._accepted, connection, end))
 
     def connected(self, connection: ConnectionId) -> None:
-        self._take(partial(self._connected, connection))
+        end = KnownEnd(self._surroundings.network.principal_at(connection))
+        self._take(partial(self._connected, connection, end))
 
     def closed(self, connection: ConnectionId, *, is_refused: bool = False) -> None:
         self._take(partial(self._closed, connection, is_refused=is_refused))
@@ -283,14 +289,14 @@ class Process:
     def received(self, connection: ConnectionId, frame: bytes) -> None:
         self._take(partial(self._received, connection, frame))
 
-    def _accepted(self, connection: ConnectionId) -> None:
-        self.host.on_accepted(connection, self._node.config.default_listener, self._node.clock.instant)
+    def _accepted(self, connection: ConnectionId, end: KnownEnd) -> None:
+        self.host.on_accepted(connection, self._node.config.default_listener, self._node.clock.instant, end)
 
-    def _connected(self, connection: ConnectionId) -> None:
+    def _connected(self, connection: ConnectionId, end: KnownEnd) -> None:
         self.touch()
         if self.guests.connected(connection):
             return
-        self.host.on_connected(connection, self._node.clock.instant)
+        self.host.on_connected(connection, self._node.clock.instant, end)
 
     def _closed(self, connection: ConnectionId, *, is_refused: bool) -> None:
         self.touch()
@@ -455,6 +461,12 @@ class SimulatedNode:
         """Node id and directory id; the directory id is that of the disk, None until it is known."""
         self.first_voters = config.voters
         """The first voters according to its configuration and its checkpoint."""
+        self.principal = certificate_of(config.node_id) if config.security else ANONYMOUS
+        """Whom its processes prove to be."""
+        self.authorizer: Authorizer | None = None
+        """Decides what others may do; its rules outlast a process. None: everything."""
+        if config.security:
+            self.authorizer = Authorizer(AuthorizerSettings(), parse_acls(ACLS, "simulated"))
 
     @property
     def host(self) -> Host | None:

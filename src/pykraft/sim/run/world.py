@@ -34,6 +34,7 @@ from pykraft.sim.scenario.scenario import DEFAULT, Scenario
 from pykraft.sim.scenario.settings import (
     node_configs,
     size_limits,
+    with_certificates,
     with_groups,
     with_memory,
     with_producers,
@@ -221,6 +222,8 @@ class World:
             configs = with_producers(configs, scenario.producers, self._producer_dice)
         if self._group_count:
             configs = with_groups(configs, scenario.groups, self._dice(seed, "group settings"))
+        if self._dice(seed, "principals").random() < scenario.security.protected_probability:
+            configs = with_certificates(configs)
         return with_memory(configs, self._dice(seed, "memory").choice(scenario.quorum.recent_size_bytes_max))
 
     def run(self, *, until_us: int | None = None) -> Outcome:

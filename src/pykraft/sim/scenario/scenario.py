@@ -91,7 +91,8 @@ BACKUPS: Final = ("older directory",)
 MACHINES: Final = ("replaced machine",)
 FLIPPED: Final = ("flipped bit",)
 UNREADABLE: Final = ("unreadable snapshots",)
-OF_THEIR_OWN: Final = (FORGED, TWINS, BACKUPS, MACHINES, FLIPPED, UNREADABLE)
+IMPOSTORS: Final = ("impostor", "withdrawn rule")
+OF_THEIR_OWN: Final = (FORGED, TWINS, BACKUPS, MACHINES, FLIPPED, UNREADABLE, IMPOSTORS)
 """Families with a plan of their own each. The weight of such a kind, up to 1, is the probability that a world has it,
 so a world without it stays what it was.
 """
@@ -387,6 +388,14 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SecuritySettings:
+    """Whether whoever connects proves who it is."""
+
+    protected_probability: float = 0.0
+    """Probability that each node of a world has a certificate of its own, and an authorizer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     """All tables; ``faults`` maps each kind to its weight among the others, and 0 switches it off."""
 
@@ -401,6 +410,7 @@ class Scenario:
     snapshots: SnapshotSettings = SnapshotSettings()
     producers: ProducerSettings = ProducerSettings()
     groups: GroupSettings = GroupSettings()
+    security: SecuritySettings = SecuritySettings()
     pace: Pace = Pace()
     faults: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_FAULTS))
 

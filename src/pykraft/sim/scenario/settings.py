@@ -14,6 +14,8 @@ from typing import Final
 
 from pykraft.config import LogSettings, NodeConfig, RaftConfig
 from pykraft.rpc.context import RpcContext
+from pykraft.security.principal import Principal
+from pykraft.security.settings import Security, SecurityProtocol
 from pykraft.sim.scenario.scenario import GroupSettings, ProducerSettings, QuorumSettings, SnapshotSettings
 from pykraft.types import Endpoint, Listeners, NodeId, ReplicaKey, Uuid, Voter, VoterSet
 
@@ -144,6 +146,23 @@ def with_groups(configs: Sequence[NodeConfig], groups: GroupSettings, rng: Rando
         )
         for config in configs
     ]
+
+
+def with_certificates(configs: Sequence[NodeConfig]) -> list[NodeConfig]:
+    """These configurations with a listener where whoever connects proves who it is."""
+    return [replace(config, security=((LISTENER, Security(SecurityProtocol.SSL)),)) for config in configs]
+
+
+ACLS: Final = """
+--allow-principal User:* --operation All --cluster --topic * --group *
+--deny-principal User:ANONYMOUS --operation ClusterAction --cluster
+"""
+"""Clients and operators prove nothing, and may do everything but what is for nodes."""
+
+
+def certificate_of(node_id: int) -> Principal:
+    """Who shows the certificate of this node."""
+    return Principal(f"CN=node-{node_id}", (f"node-{node_id}",))
 
 
 def listeners_of(node_id: int, moves: int = 0) -> Listeners:
