@@ -9,15 +9,21 @@ When a TestRaftServer gets more load than it can write, its load thread ends for
 always gets a rate. It reports latencies only in the lines that its leader prints every five seconds, capped at 249 ms.
 It starts as with Kafka's own script, with a heap of one gigabyte.
 
+With TLS both have the same certificates, of which each end asks for the other's, and the same cipher of TLS 1.3.
+
 Source: KIP-595 §Fetch (diverging epoch, current leader); Kafka's ``KafkaRaftClient.validateFetchOffsetAndEpoch`` and
 ``TestRaftServer`` (``RaftWorkloadGenerator``, ``WriteStats``); `pykraft.server.workload`.
 """
 
+from __future__ import annotations
+
 import re
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -27,10 +33,13 @@ from lab.nodes.cluster import Cluster, PykraftNode
 from pykraft.errors import ErrorCode, LocalQuorumError, ProtocolError
 from pykraft.local.child import Child, Children, wait_until
 from pykraft.local.journal import Acknowledged
-from pykraft.local.voters import HOST, free_ports
+from pykraft.local.voters import HOST, LISTENER, free_ports
 from pykraft.protocol.api import FrameReader, decode_response, encode_request, frame
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
+from pykraft.security.authority import Authority
+from pykraft.security.contexts import Side, TlsContext
+from pykraft.security.settings import Security
 from pykraft.server.workload import UNLIMITED
 from pykraft.text.words import percentiles
 
@@ -54,10 +63,33 @@ RATE_MAX = 2_000_000_000
 _PRINTED = re.compile(r"Latency \(ms\): ([\d.]+) p75 ([\d.]+) p99 ([\d.]+) p999")
 
 
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """What nodes need for TLS with client certificates, and the context of whoever asks them."""
+
+    properties: Mapping[str, str]
+    context: ssl.SSLContext
+
+    @staticmethod
+    def create(folder: Path) -> Tls:
+        """With an authority of its own. Errors: UsageError without the package for certificates."""
+        authority = Authority.create()
+        stores = {"keystore": authority.issue("node", [HOST]), "truststore": authority.certificate_pem}
+        values = {"ssl.client.auth": "required"}
+        for name, content in stores.items():
+            path = folder / f"{name}.pem"
+            path.write_bytes(content)
+            values |= {f"ssl.{name}.type": "PEM", f"ssl.{name}.location": str(path)}
+        security = Security.of_client({**values, "security.protocol": "SSL"})
+        mapped = {"listener.security.protocol.map": f"{LISTENER}:SSL"}
+        return Tls({**values, **mapped}, TlsContext(security, Side.CLIENT).current)
+
+
 class Probe:
     """Asks a quorum, given by the ports of its voters."""
 
-    def __init__(self, ports: Mapping[int, int]) -> None:
+    def __init__(self, ports: Mapping[int, int], tls: Tls | None = None) -> None:
+        self._tls = tls
         self._ports = dict(ports)
         self._asked_id = min(ports)
         self._epoch = 0
@@ -116,6 +148,8 @@ class Probe:
         if self._connection is None:
             address = (HOST, self._ports[self._asked_id])
             self._connection = socket.create_connection(address, timeout=ANSWER_TIMEOUT_S)
+            if self._tls is not None:
+                self._connection = self._tls.context.wrap_socket(self._connection, server_hostname=HOST)
         self._correlation_id += 1
         parts = encode_request(ApiKey.FETCH, FETCH_VERSION, self._correlation_id, "pykraft-bench", self._question())
         self._connection.sendall(b"".join(frame(parts)))
@@ -161,9 +195,11 @@ class Probe:
 class Running:
     """The nodes of a quorum by id, and the ports that they serve; see `lab.bench.measure.LoadedQuorum`."""
 
-    def __init__(self, nodes: Mapping[int, PykraftNode | JavaNode], ports: Mapping[int, int]) -> None:
+    def __init__(
+        self, nodes: Mapping[int, PykraftNode | JavaNode], ports: Mapping[int, int], tls: Tls | None = None
+    ) -> None:
         self._nodes = nodes
-        self._probe = Probe(ports)
+        self._probe = Probe(ports, tls)
 
     def start(self) -> None:
         for node in self._nodes.values():
@@ -206,18 +242,19 @@ def _last_words(child: Child) -> str:
 class PykraftQuorum(Running):
     """See `lab.bench.measure.LoadedQuorum`."""
 
-    def __init__(self, children: Children, folder: Path, task: Task) -> None:
+    def __init__(self, children: Children, folder: Path, task: Task, *, has_tls: bool = False) -> None:
+        tls = Tls.create(folder) if has_tls else None
         self.cluster = Cluster(
             children,
             folder,
             size=task.nodes,
             throughput=UNLIMITED if task.records_per_s is None else task.records_per_s,
             record_size_bytes=task.record_size_bytes,
-            properties={LINGER: str(task.linger_ms)},
+            properties={LINGER: str(task.linger_ms), **({} if tls is None else tls.properties)},
         )
         """Its nodes and its journal."""
         nodes = self.cluster.nodes
-        super().__init__(nodes, {node_id: node.port for node_id, node in nodes.items()})
+        super().__init__(nodes, {node_id: node.port for node_id, node in nodes.items()}, tls)
         self._record_size_bytes = task.record_size_bytes
         self._mark = 0
 
@@ -236,11 +273,14 @@ class PykraftQuorum(Running):
 class Ours:
     """See `lab.bench.measure.Contender`."""
 
-    name = "pykraft"
     breaks_when_overloaded = False
 
+    def __init__(self, *, has_tls: bool = False) -> None:
+        self.name = "pykraft-tls" if has_tls else "pykraft"
+        self._has_tls = has_tls
+
     def quorum(self, children: Children, folder: Path, task: Task) -> LoadedQuorum:
-        return PykraftQuorum(children, folder, task)
+        return PykraftQuorum(children, folder, task, has_tls=self._has_tls)
 
 
 def latencies_ms(said: Sequence[Acknowledged]) -> dict[str, float]:
@@ -251,7 +291,8 @@ def latencies_ms(said: Sequence[Acknowledged]) -> dict[str, float]:
 class KafkaQuorum(Running):
     """See `lab.bench.measure.LoadedQuorum`."""
 
-    def __init__(self, kafka: Kafka, children: Children, folder: Path, task: Task) -> None:
+    def __init__(self, kafka: Kafka, children: Children, folder: Path, task: Task, *, has_tls: bool = False) -> None:
+        tls = Tls.create(folder) if has_tls else None
         ports = dict(enumerate(free_ports(task.nodes), start=1))
         nodes = {
             node_id: JavaNode(
@@ -262,13 +303,13 @@ class KafkaQuorum(Running):
                 ports=ports,
                 throughput=RATE_MAX if task.records_per_s is None else task.records_per_s,
                 record_size_bytes=task.record_size_bytes,
-                properties={LINGER: str(task.linger_ms)},
+                properties={LINGER: str(task.linger_ms), **({} if tls is None else tls.properties)},
                 log_level="WARN",
                 jvm=SERVER_JVM,
             )
             for node_id in ports
         }
-        super().__init__(nodes, ports)
+        super().__init__(nodes, ports, tls)
         self._log_paths = [node.log_path for node in nodes.values()]
 
     def failure(self) -> str | None:
@@ -294,11 +335,12 @@ class KafkaQuorum(Running):
 class Java:
     """See `lab.bench.measure.Contender`."""
 
-    name = "kafka"
     breaks_when_overloaded = True
 
-    def __init__(self, kafka: Kafka) -> None:
+    def __init__(self, kafka: Kafka, *, has_tls: bool = False) -> None:
+        self.name = "kafka-tls" if has_tls else "kafka"
         self._kafka = kafka
+        self._has_tls = has_tls
 
     def quorum(self, children: Children, folder: Path, task: Task) -> LoadedQuorum:
-        return KafkaQuorum(self._kafka, children, folder, task)
+        return KafkaQuorum(self._kafka, children, folder, task, has_tls=self._has_tls)

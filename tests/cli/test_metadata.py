@@ -1,6 +1,7 @@
 """``pykraft metadata``: tables, differences, history and records of recorded clusters; wrong input is one line."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,10 @@ from pykraft.cli.main import pykraft
 from pykraft.cli.metadata import TABLES
 from pykraft.errors import UsageError
 from pykraft.spark.metadata.tables import COLUMNS
-from tests.spark.metadata.made import GOLDEN
+from tests.security.credentials import properties, security
+from tests.server.nodes import LISTENER
+from tests.spark.metadata.made import GOLDEN, topic, value
+from tests.spark.quorum_of_one import OneNode
 
 NODE = str(GOLDEN / "static" / "disk" / "n1" / "data")
 
@@ -76,11 +80,25 @@ def test_which_records_name_a_topic() -> None:
     assert [(each["offset"], each["data"]["partitionId"]) for each in found] == [(105, 0), (106, 1), (107, 2)]
 
 
+def test_live_quorum_that_speaks_tls_only(tmp_path: Path) -> None:
+    values = properties(tmp_path / "certificates")
+    node = OneNode(tmp_path / "quorum", security=((LISTENER, security(values)),))
+    file = tmp_path / "client.properties"
+    file.write_text("".join(f"{key}={values[key]}\n" for key in values) + "security.protocol=SSL\n")
+    asked = ("find", "orders", "--bootstrap-controller", str(node.endpoint))
+    try:
+        node.append(value(topic()))
+        assert output(*asked, "--command-config", str(file)).startswith("1\t")
+    finally:
+        node.stop()
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
         (("show",), "give either directories or --bootstrap-controller"),
         (("show", NODE, "--bootstrap-controller", "h:1"), "give either directories or --bootstrap-controller"),
+        (("show", NODE, "--command-config", "f"), "--command-config needs --bootstrap-controller"),
         (("show", "--bootstrap-controller", "h"), "--bootstrap-controller 'h': a node is host:port"),
         (("show", NODE, "--as-of", "noon"), "--as-of noon: give an offset, or a time such as"),
         (("diff", NODE, "--since", "noon"), "--since noon: give an offset"),

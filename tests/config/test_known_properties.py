@@ -27,6 +27,10 @@ TEXTS = {
     "advertised.listeners": ("PLAINTEXT://localhost:9092", "PLAINTEXT://example.org"),
     "controller.listener.names": ("PLAINTEXT", "CONTROLLER"),
     "listener.security.protocol.map": ("PLAINTEXT:PLAINTEXT", "PLAINTEXT:TLS"),
+    "authorizer.class.name": ("org.apache.kafka.metadata.authorizer.StandardAuthorizer", "kafka.security.Authorizer"),
+    "super.users": ("User:CN=a,O=b;User:c", "c"),
+    "pykraft.acl.file": ("/etc/pykraft/acls", "a\0b"),
+    "pykraft.voter.principals": ("1@User:CN=a,O=b;1@User:c", "1@c"),
     "controller.quorum.voters": ("1@localhost:9092", "localhost:9092"),
     "pykraft.topic": ("__raft_performance_test", "__consumer_offsets"),
     "controller.quorum.bootstrap.servers": ("localhost:9092", "localhost"),
@@ -41,10 +45,18 @@ TEXTS = {
     "pykraft.prometheus.listener": ("localhost:0", "localhost"),
 }
 """A value that may be, and one that may not."""
+WITH_AUTHORIZER = {"authorizer.class.name": TEXTS["authorizer.class.name"][0]}
+BESIDE = {
+    "super.users": WITH_AUTHORIZER,
+    "allow.everyone.if.no.acl.found": WITH_AUTHORIZER,
+    "pykraft.acl.file": WITH_AUTHORIZER,
+    "pykraft.voter.principals": {"listener.security.protocol.map": "PLAINTEXT:SSL"},
+}
+"""What a property needs beside it."""
 
 
 def read(key: str, value: str) -> ParsedConfig:
-    properties = {**MINIMAL, key: value}
+    properties = {**MINIMAL, **BESIDE.get(key, {}), key: value}
     if key == "log.dir":
         del properties["log.dirs"]
     return node_config(properties)

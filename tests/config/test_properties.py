@@ -351,6 +351,12 @@ def test_other_roles_are_refused(roles: str) -> None:
     assert refused(process__roles=roles).key == "process.roles"
 
 
+PASSED_OVER_NEVER = (
+    r"PLAINTEXT|is not supported|no listener uses it|is none of listeners|there is no other here|has no effect without"
+    r"|sasl.enabled.mechanisms is required"
+)
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -360,8 +366,11 @@ def test_other_roles_are_refused(roles: str) -> None:
         ("sasl.mechanism.controller.protocol", "GSSAPI"),
         ("listener.name.controller.ssl.keystore.type", "PEM"),
         ("listener.name.plaintext.sasl.enabled.mechanisms", "PLAIN"),
-        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+        ("authorizer.class.name", "com.example.Mine"),
+        ("authorizer.example.rules", "mine"),
         ("super.users", "User:admin"),
+        ("pykraft.acl.file", "/etc/acls"),
+        ("pykraft.voter.principals", "1@User:a"),
         ("security.inter.broker.protocol", "SSL"),
         ("listener.security.protocol.map", "PLAINTEXT:SASL_SSL"),
         ("listener.security.protocol.map", "PLAINTEXT:TLS"),
@@ -370,8 +379,7 @@ def test_other_roles_are_refused(roles: str) -> None:
     ],
 )
 def test_a_wish_for_protection_is_never_passed_over(key: str, value: str) -> None:
-    words = r"PLAINTEXT|not supported yet|no listener uses it|is none of listeners|sasl.enabled.mechanisms is required"
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(ConfigError, match=PASSED_OVER_NEVER):
         node_config({**MINIMAL, key: value})
 
 
@@ -387,6 +395,15 @@ def test_each_listener_has_the_security_of_its_protocol() -> None:
     assert [config.security_of(name).text("ssl.client.auth") for name in names] == ["required", "none", ""]
     assert [config.security_of(name).uses_tls for name in names] == [True, True, False]
     assert "s3cret" not in repr(config)
+
+
+def test_http_is_protected_as_if_it_were_a_listener() -> None:
+    mapped, key = "PROMETHEUS:SSL,HTTP:SSL", "listener__name__http__ssl__client__auth"
+    config = read(listener__security__protocol__map=mapped, **{key: "none"}, **TLS).config
+    names = ("PROMETHEUS", "HTTP", "PLAINTEXT")
+    assert [config.security_of(name).text("ssl.client.auth") for name in names] == ["required", "none", ""]
+    assert "HTTP has no SASL" in refused(listener__security__protocol__map="HTTP:SASL_SSL", **TLS).allowed
+    assert "is none of listeners" in refused(**{key: "none"}).allowed
 
 
 def test_the_listener_between_nodes_may_be_named_by_kafkas_older_property() -> None:

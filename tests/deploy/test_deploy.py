@@ -19,7 +19,8 @@ import yaml
 from pykraft.cli.config_file import checked_config, override, read_properties
 from pykraft.cli.errors import EXIT_CODES, EXIT_DIRECTORY, EXIT_USAGE
 from pykraft.cli.main import pykraft
-from pykraft.config import NodeConfig
+from pykraft.config import LOOPBACK, NodeConfig
+from pykraft.security.settings import Security
 from tests.tidy.repository import ROOT
 
 DEPLOY = ROOT / "deploy"
@@ -49,8 +50,9 @@ def compose() -> dict[str, Any]:
 
 
 def kubernetes() -> dict[str, dict[str, Any]]:
-    """The objects by kind."""
-    return {each["kind"]: each for each in yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text())}
+    """The objects by kind; of each kind the one that has the name of all."""
+    found = yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text())
+    return {each["kind"]: each for each in found if each["metadata"]["name"] == "pykraft"}
 
 
 def container() -> dict[str, Any]:
@@ -79,9 +81,8 @@ def commands() -> Iterator[list[str]]:
     yield container()["readinessProbe"]["exec"]["command"][1:]
     yield shlex.split(unit()["Service"]["ExecStart"])[1:]
     for path in (*DEPLOY.iterdir(), ROOT / "docs" / "deploy.md"):
-        for words in re.findall(
-            r"^#?\s*(?:\S+ .*exec \S+ (?:-- )?)?pykraft (\w+ --.+)$", path.read_text(), re.MULTILINE
-        ):
+        text = re.sub(r"\\\n#?\s*", "", path.read_text())  # continued lines
+        for words in re.findall(r"^#?\s*(?:\S+ .*exec \S+ (?:-- )?)?pykraft (\w+ --.+)$", text, re.MULTILINE):
             yield shlex.split(words)
 
 
@@ -121,18 +122,38 @@ def voters(config: NodeConfig) -> list[str]:
 def test_the_image_runs_a_quorum_of_one_as_a_user_without_rights(caplog: pytest.LogCaptureFixture) -> None:
     config = checked_config(read_properties(PROPERTIES))
     check_node(config, "localhost")
+    check_security(config, DEPLOY / "client.properties")
     image = final_stage()
     assert all(int(number) > 0 for number in image["USER"].split(":"))
     assert image["STOPSIGNAL"] == "SIGTERM"
     assert Path(image["VOLUME"]) == config.log_dir
     assert exposed_ports(config) == {int(port) for port in image["EXPOSE"].split()}
+    assert "--command-config" in image["HEALTHCHECK"]
     assert f"localhost:{config.listeners.entries[0][1].port}" in image["HEALTHCHECK"]
     assert caplog.messages == []
 
 
 def exposed_ports(config: NodeConfig) -> set[int]:
+    """Those that others reach; a node's own machine reads the metrics."""
     assert config.prometheus_listener is not None
-    return {config.listeners.entries[0][1].port, config.prometheus_listener.port}
+    assert config.prometheus_listener.host in LOOPBACK
+    return {config.listeners.entries[0][1].port}
+
+
+def check_security(config: NodeConfig, client: Path) -> None:
+    """Each end needs a certificate, and tools on the machine of the node show that of the node."""
+    [(name, security)] = config.security
+    assert name == config.listeners.entries[0][0]
+    assert security.text("ssl.client.auth") == "required"
+    tool = Security.of_client(read_properties(client))
+    for store in ("ssl.keystore.location", "ssl.truststore.location"):
+        assert tool.text(store) == security.text(store) != ""
+
+
+def files_of(config: NodeConfig) -> set[str]:
+    """The files with certificates that a node reads."""
+    [(_, security)] = config.security
+    return {security.text(f"ssl.{store}.location") for store in ("keystore", "truststore")}
 
 
 def test_the_image_gets_what_its_build_copies() -> None:
@@ -151,8 +172,13 @@ def test_compose_runs_three_voters_that_agree(caplog: pytest.LogCaptureFixture) 
     for name, service in content["services"].items():
         config = config_with(PROPERTIES, service["environment"]["PYKRAFT_OVERRIDE"].split())
         check_node(config, name)
-        [volume] = service["volumes"]
+        volume, *stores = service["volumes"]
         assert volume == f"{name}:{config.log_dir}"
+        assert {store.split(":")[1] for store in stores} == files_of(config)
+        assert all(store.endswith(":ro") for store in stores)
+        assert f"./certs/{name}.pem" == stores[0].split(":")[0]
+        # Without one it refuses: all would have the same.
+        assert service["environment"]["PYKRAFT_CLUSTER_ID"].startswith("${PYKRAFT_CLUSTER_ID:?")
         assert name in content["volumes"]
         assert int(service["stop_grace_period"].removesuffix("s")) > HAND_OVER_S
         seen.append((config.node_id, voters(config)))
@@ -164,9 +190,11 @@ def test_compose_runs_three_voters_that_agree(caplog: pytest.LogCaptureFixture) 
 def test_kubernetes_runs_three_voters_that_agree(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     objects = kubernetes()
     spec = objects["StatefulSet"]["spec"]
-    path = tmp_path / "node.properties"
-    path.write_text(objects["ConfigMap"]["data"][path.name])
-    assert [variable["name"] for variable in container()["env"]] == ["POD_INDEX", "POD_NAME"]
+    path, client = tmp_path / "node.properties", tmp_path / "client.properties"
+    for file in (path, client):
+        file.write_text(objects["ConfigMap"]["data"][file.name])
+    assert [variable["name"] for variable in container()["env"]] == ["POD_INDEX", "POD_NAME", "PYKRAFT_CLUSTER_ID"]
+    hosts = objects["Certificate"]["spec"]["dnsNames"]
     name = objects["StatefulSet"]["metadata"]["name"]
     for index in range(spec["replicas"]):
         arguments = [
@@ -175,11 +203,31 @@ def test_kubernetes_runs_three_voters_that_agree(tmp_path: Path, caplog: pytest.
         ]
         config = config_with(path, [word for word in arguments if "=" in word])
         check_node(config, f"{name}-{index}.{objects['Service']['metadata']['name']}")
+        check_security(config, client)
+        assert config.advertised_listeners.entries[0][1].host in hosts
+        assert {str(Path(file).parent) for file in files_of(config)} == {mounts()["tls"]}
         assert len(config.voters.ids) == spec["replicas"]
         assert exposed_ports(config) == {port["containerPort"] for port in container()["ports"]}
         assert str(config.log_dir).startswith(mounts()["data"])
         assert arguments[2] == f"{mounts()['config']}/{path.name}"
+    assert "localhost" in hosts, "the probe dials it"
     assert caplog.messages == []
+
+
+def test_pods_get_their_certificate_and_only_clients_reach_them() -> None:
+    objects = kubernetes()
+    volumes = {each["name"]: each for each in objects["StatefulSet"]["spec"]["template"]["spec"]["volumes"]}
+    certificate = objects["Certificate"]["spec"]
+    assert volumes["tls"]["secret"]["secretName"] == certificate["secretName"]
+    assert {"server auth", "client auth"} <= set(certificate["usages"])
+    assert certificate["additionalOutputFormats"] == [{"type": "CombinedPEM"}]
+    policy = objects["NetworkPolicy"]["spec"]
+    labels = objects["StatefulSet"]["spec"]["template"]["metadata"]["labels"]
+    assert policy["podSelector"]["matchLabels"] == labels
+    assert policy["policyTypes"] == ["Ingress"]
+    [rule] = policy["ingress"]
+    assert {"podSelector": {"matchLabels": labels}} in rule["from"]
+    assert [port["port"] for port in rule["ports"]] == [port["name"] for port in container()["ports"]]
 
 
 def mounts() -> Mapping[str, str]:
@@ -227,3 +275,5 @@ def test_the_service_is_ready_when_the_node_says_so_and_not_restarted_in_vain() 
     assert final <= set(EXIT_CODES)
     assert int(service["TimeoutStopSec"]) > HAND_OVER_S
     assert service["User"] == "pykraft"
+    assert service["ExecReload"].endswith("-HUP $MAINPID")
+    assert service["EnvironmentFile"] == "/etc/pykraft/environment"  # it must be there

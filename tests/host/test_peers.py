@@ -24,13 +24,15 @@ from pykraft.core.effects import Peer, Send
 from pykraft.core.events import ConnectionLost, Event, ResponseReceived, SendFailed
 from pykraft.errors import ErrorCode
 from pykraft.host import peers as module
+from pykraft.host.authorization import Guard
 from pykraft.host.inbox import Arrival, HeldMessages, Inbox
 from pykraft.host.peers import INCONSISTENT_VOTER_SET, PROBLEM_KEPT_MS, Peers, problem_in, silence
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import decode_request_header
 from pykraft.protocol.messages import ApiKey
+from pykraft.security.principal import KnownEnd, Principal
 from pykraft.types import NO_IO, Endpoint, Epoch, Io, NodeId, Offset
-from tests.host.fakes import CONTEXT, FakePorts, at, batch, endpoint, joined
+from tests.host.fakes import CONTEXT, FakePorts, at, batch, config, endpoint, joined
 from tests.rpc.test_connection import ALL, fetch, fetch_answer, versions_answer, vote, vote_answer
 
 TIMEOUT_MS = 2_000
@@ -39,7 +41,7 @@ TIMEOUT_MS = 2_000
 class Desk:
     """Peers on a world of lists."""
 
-    def __init__(self) -> None:
+    def __init__(self, guard: Guard | None = None) -> None:
         self.ports = FakePorts()
         self.inbox = Inbox()
         self.held = HeldMessages()
@@ -54,6 +56,7 @@ class Desk:
             request_timeout_ms=TIMEOUT_MS,
             find_batch=self._find_batch,
             on_pykraft=self.ours.append,
+            guard=guard,
         )
         self.batch_start: Offset | None = None
         self.batch_starts: list[Offset] = []
@@ -565,3 +568,29 @@ def test_a_peer_that_serves_an_api_of_pykrafts_own_is_pykraft(
         listed[own_api] = (0, 0)
     desk.connect(listed)
     assert desk.ours == ours
+
+
+def test_whoever_is_not_the_voter_that_was_dialed_is_asked_nothing() -> None:
+    """Its vote would count as that voter's."""
+    members = config(1).voters
+    desk = Desk(Guard(lambda _: None, CONTEXT, lambda: members))
+    correlation_id = desk.send()
+    connection = desk.ports.dialed[-1][0]
+    desk.peers.on_connected(connection, KnownEnd(Principal("CN=node3", ("node3",))))
+    assert desk.ports.sent == []
+    assert desk.ports.closed == [connection]
+    assert desk.events() == [SendFailed(peer_id=2, correlation_id=correlation_id, error=ErrorCode.BROKER_NOT_AVAILABLE)]
+    [problem] = desk.peers.problems()
+    assert problem.text.startswith("the certificate of User:CN=node3 is for node3, and voter 2 is at node2; ")
+    assert desk.peers.violations == 1
+    desk.send()
+    desk.peers.on_connected(desk.ports.dialed[-1][0], KnownEnd(Principal("CN=node2", ("node2",))))
+    assert len(desk.ports.sent) == 1
+
+
+def test_a_bootstrap_server_may_be_anybody() -> None:
+    members = config(1).voters
+    desk = Desk(Guard(lambda _: None, CONTEXT, lambda: members))
+    desk.send(peer_id=-2)
+    desk.peers.on_connected(desk.ports.dialed[-1][0], KnownEnd(Principal("CN=node3", ("node3",))))
+    assert len(desk.ports.sent) == 1

@@ -3,6 +3,7 @@
 This module creates its folder and properties and runs its process. Tests check what it fetched.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -23,7 +24,13 @@ class MetadataObserver:
     """Made without a disk; the first `start` formats one. One that ``never_leads`` may be added as a voter."""
 
     def __init__(
-        self, children: Children, home: Path, controller: JavaController, *, never_leads: bool = False
+        self,
+        children: Children,
+        home: Path,
+        controller: JavaController,
+        *,
+        never_leads: bool = False,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
         home.mkdir()
         [self.port] = free_ports(1)
@@ -41,6 +48,7 @@ class MetadataObserver:
             "log.dirs": str(home / "data"),
             "pykraft.topic": "__cluster_metadata",
             "pykraft.voter.never.leads": str(never_leads).lower(),
+            **(properties or {}),
         }
         self.config = write_properties(home / "server.properties", values)
 

@@ -35,7 +35,7 @@ from pykraft.client import Node, configure
 from pykraft.config import TEST_CLUSTER_ID, RaftConfig
 from pykraft.errors import NotLeaderError
 from pykraft.local.child import Children
-from pykraft.local.journal import record_spans
+from pykraft.local.journal import Led, record_spans
 from pykraft.local.voters import HOST, PARTITION, free_ports
 from pykraft.log.directory import format_directories
 from pykraft.log.os_fs import OsFs
@@ -72,6 +72,7 @@ class MixedQuorum:
         java_properties: Mapping[str, str] | None = None,
         jvm: Sequence[str] = SMALL_JVM,
     ) -> None:
+        """``properties`` are of ours, ``java_properties`` of the others."""
         self.ports = ports = dict(zip((OURS, 2, 3), free_ports(3), strict=True))
         self.journal = JournalKeeper(folder / "journal.jsonl")
         self.ours = PykraftNode(
@@ -111,47 +112,57 @@ class MixedQuorum:
         self.journal.wait_for_started(OURS, since=mark, process=self.ours.process)
         return self.java[known.id], self.java[5 - known.id], known.epoch
 
+    def let_ours_lead(self) -> tuple[JavaNode, JavaNode, Led]:
+        """Steps 1 to 3; returns the Java node that was killed, the other one, and our leadership."""
+        leader, follower, epoch = self.start_java_first()
+        ours = self.ours
+        wait_for_end_offset(ours.partition, read_stream(leader.partition).end_offset + RECORDS, ours.process)
+        assert wait_for_known_leader(ours.partition, ours.process).id == leader.node_id
+
+        follower.process.pause()
+        end_offset = read_stream(follower.partition).end_offset
+        wait_for_end_offset(ours.partition, end_offset + RECORDS_OF_A_PAUSE, ours.process)
+
+        mark = self.journal.mark()
+        leader.process.kill()
+        follower.process.resume()
+        elected = self.journal.wait_for_leader(since=mark, alive=[ours.process, follower.process])
+        assert elected.node == OURS
+        assert elected.epoch > epoch
+        self.journal.wait_for_acknowledged(RECORDS, since=mark)
+        assert wait_for_known_leader(follower.partition, follower.process, after_epoch=epoch).id == OURS
+        return leader, follower, elected
+
+    def let_java_lead_again(self, killed: JavaNode, follower: JavaNode, elected: Led) -> None:
+        """Steps 4 and 5, and the comparison of the logs."""
+        killed.start()
+        self.journal.wait_for_acknowledged(RECORDS, since=self.journal.mark())
+        caught_up_offset = self.journal.end_offset
+        for node in self.nodes.values():
+            wait_for_end_offset(node.partition, caught_up_offset, node.process)
+        assert self.ours.process.stop() == 0
+        known = wait_for_known_leader(follower.partition, follower.process, after_epoch=elected.epoch)
+        assert known.id in self.java
+        assert {node.process.stop() for node in self.java.values()} == {STOPPED_BY_SIGTERM}
+
+        streams = {f"node {node_id}": read_stream(node.partition) for node_id, node in self.nodes.items()}
+        require_identical(streams, end_offset=caught_up_offset)
+        verdict = check_journal(self.journal.acknowledgements(), record_spans(streams[f"node {OURS}"].data))
+        assert verdict.is_clean, verdict
+
 
 @pytest.mark.conformance(151)
 @pytest.mark.kafka
 def test_ours_follows_java_is_elected_and_java_follows_ours(kafka: Kafka, children: Children, tmp_path: Path) -> None:
     quorum = MixedQuorum(kafka, children, tmp_path)
-    leader, follower, epoch = quorum.start_java_first()
+    killed, follower, elected = quorum.let_ours_lead()
     ours = quorum.ours
-    wait_for_end_offset(ours.partition, read_stream(leader.partition).end_offset + RECORDS, ours.process)
-    assert wait_for_known_leader(ours.partition, ours.process).id == leader.node_id
-
-    follower.process.pause()
-    end_offset = read_stream(follower.partition).end_offset
-    wait_for_end_offset(ours.partition, end_offset + RECORDS_OF_A_PAUSE, ours.process)
-
-    mark = quorum.journal.mark()
-    leader.process.kill()
-    follower.process.resume()
-    elected = quorum.journal.wait_for_leader(since=mark, alive=[ours.process, follower.process])
-    assert elected.node == OURS
-    assert elected.epoch > epoch
-    quorum.journal.wait_for_acknowledged(RECORDS, since=mark)
     with broker_calls(ours.port) as calls:
         refused = produce(calls, gzip_batch())
     assert refused.error_code is ErrorCode.invalid_record
     assert "it is compressed with gzip; it is refused because replica" in refused.error_message
     assert "it calls itself apache-kafka-java" in refused.error_message
-    assert wait_for_known_leader(follower.partition, follower.process, after_epoch=epoch).id == OURS
-
-    leader.start()
-    quorum.journal.wait_for_acknowledged(RECORDS, since=quorum.journal.mark())
-    caught_up_offset = quorum.journal.end_offset
-    for node in quorum.nodes.values():
-        wait_for_end_offset(node.partition, caught_up_offset, node.process)
-    assert ours.process.stop() == 0
-    assert wait_for_known_leader(follower.partition, follower.process, after_epoch=elected.epoch).id in quorum.java
-    assert {node.process.stop() for node in quorum.java.values()} == {STOPPED_BY_SIGTERM}
-
-    streams = {f"node {node_id}": read_stream(node.partition) for node_id, node in quorum.nodes.items()}
-    require_identical(streams, end_offset=caught_up_offset)
-    verdict = check_journal(quorum.journal.acknowledgements(), record_spans(streams[f"node {OURS}"].data))
-    assert verdict.is_clean, verdict
+    quorum.let_java_lead_again(killed, follower, elected)
     indexed = sorted(path for path in ours.partition.iterdir() if path.suffix in (".log", ".index", ".timeindex"))
     assert dump_log(kafka, indexed, "--deep-iteration").complaints == []
 

@@ -16,6 +16,7 @@ from pykraft.errors import (
 )
 from pykraft.kv import client as client_module
 from pykraft.kv.client import ClientLease, KeyValueClient
+from pykraft.security.settings import Security
 from tests.kv.scripted_node import Answer, error, scripted
 
 DOWN = "http://127.0.0.1:9"
@@ -202,6 +203,12 @@ def test_a_wrong_url_with_a_password_is_not_shown(urls: str) -> None:
     with pytest.raises(UsageError, match="--url its number 1: a node is") as caught:
         client(*urls.split(","))
     assert "se" not in str(caught.value).replace("user:password", "")
+
+
+def test_protection_is_not_left_out_for_a_node_in_the_clear() -> None:
+    security = Security.of_client({"security.protocol": "SSL"})
+    with pytest.raises(UsageError, match="each node is https://"):
+        KeyValueClient(["https://a", "http://b"], timeout_s=1, security=security)
 
 
 @pytest.mark.parametrize("token", ["", "a b", "a\nX-Other: 1", "ä"])

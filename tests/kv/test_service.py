@@ -5,22 +5,28 @@ import http.client
 import json
 import logging
 import os
+import re
 import signal
 import socket
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pykraft.errors import AddressInUseError, LocalQuorumError, UsageError
+from pykraft.errors import AddressInUseError, LocalQuorumError, QuorumUnavailableError, UsageError
 from pykraft.kv import service
+from pykraft.kv.client import KeyValueClient
 from pykraft.kv.service import http_addresses, require_package, serve, serve_command, status_of, try_quorum
 from pykraft.local.voters import free_ports
+from pykraft.security.contexts import Side
+from pykraft.security.settings import KEY_VALUE_NAME, Security
 from pykraft.types import Endpoint
 from tests.client.nodes import alone
 from tests.kv.scripted_node import scripted
+from tests.security.credentials import HOSTS, authority, context, properties, security, write
 
 
 def test_a_node_serves_until_a_signal(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -58,6 +64,90 @@ def test_a_node_serves_until_a_signal(tmp_path: Path, caplog: pytest.LogCaptureF
     assert first == {"from_revision": 1}
     assert change["item"]["value"] == "b"
     assert last["error"]["code"] == "not_running"
+
+
+def test_secured_service_serves_whom_it_knows(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """https with a certificate of this authority, and then a token or a user of the file, which changes meanwhile."""
+    values = properties(tmp_path / "certificates", ssl__client__auth="none")
+    file = tmp_path / "credentials"
+    file.write_text("ann:pass word\n\na-token\n")
+    told: dict[str, Any] = {}
+
+    def call(port: int) -> None:
+        url = f"localhost:{port}"
+        trusting = {"ssl.truststore.location": values["ssl.truststore.location"], "security.protocol": "SSL"}
+        for name, node, token in (
+            ("user", f"https://ann:pass%20word@{url}", None),
+            ("token", f"https://{url}", "a-token"),
+            ("stranger", f"https://{url}", None),
+            ("wrong", f"https://{url}", "a-toke"),
+        ):
+            client = KeyValueClient([node], timeout_s=10, token=token, security=Security.of_client(trusting))
+            try:
+                told[name] = client.ask("/v1/put", {"key": "a", "value": name}, changes=True)
+            except UsageError as error:
+                told[name] = str(error)
+        try:
+            KeyValueClient([f"https://{url}"], timeout_s=1).ask("/v1/put", {}, changes=True)
+        except QuorumUnavailableError as error:
+            told["foreign"] = str(error)
+        file.write_text("another-token\n")
+        client = KeyValueClient(
+            [f"https://{url}"],
+            timeout_s=10,
+            token="another-token",  # noqa: S106 - a test's
+            security=Security.of_client(trusting),
+        )
+        told["another"] = client.ask("/v1/get", {"key": "a"}, changes=False)["item"]["value"]
+        file.write_text("")
+        told["kept"] = client.ask("/v1/get", {"key": "a"}, changes=False)["item"]["value"]
+
+    async def main() -> None:
+        config = replace(alone(tmp_path), security=((KEY_VALUE_NAME, security(values)),))
+        serving = asyncio.ensure_future(serve(config, Endpoint("", 0), credentials=file))
+        while (found := re.search("key-value store at https://.*:([0-9]+)", caplog.text)) is None:
+            await asyncio.wait([serving], timeout=0.01)
+            assert not serving.done()
+        await asyncio.to_thread(call, int(found[1]))
+        os.kill(os.getpid(), signal.SIGTERM)
+        await serving
+
+    with caplog.at_level(logging.INFO, logger="pykraft"):
+        asyncio.run(main())
+    assert told.pop("user")["revision"] < told.pop("token")["revision"]
+    assert "its certificate is refused: " in told.pop("foreign")
+    wanted = "a user and password, or a token, of --credentials-file is wanted"
+    assert told == {"stranger": wanted, "wrong": wanted, "another": "token", "kept": "token"}
+    assert "loopback" not in caplog.text
+    assert "changed credentials are not taken up" in caplog.text
+    assert "pass word" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("content", "words"), [(None, "No such file"), (b" \n", "no line user:password"), (b"\xff", "is not UTF-8")]
+)
+def test_credentials_that_cannot_be_used_end_the_start(content: bytes | None, words: str, tmp_path: Path) -> None:
+    from pykraft.kv.http_server import Credentials
+
+    if content is not None:
+        (tmp_path / "c").write_bytes(content)
+    with pytest.raises(UsageError, match=f"--credentials-file .*c: .*{words}"):
+        Credentials(tmp_path / "c")
+
+
+async def test_renewed_certificate_of_the_service_is_taken_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(service, "REFRESH_S", 0)
+    tls = context(properties(tmp_path), Side.SERVER)
+    before = tls.current
+    renewal = asyncio.ensure_future(service._renew(tls))
+    write(tmp_path / "node.pem", authority().issue("renewed", HOSTS))
+    with caplog.at_level(logging.INFO, logger="pykraft"):
+        while "certificates were read again" not in caplog.text:
+            await asyncio.wait([renewal], timeout=0.01)
+    assert tls.current is not before
+    renewal.cancel()
 
 
 def test_an_address_in_use_is_named_and_nothing_is_opened(tmp_path: Path) -> None:

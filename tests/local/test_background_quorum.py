@@ -71,6 +71,26 @@ def test_a_quorum_goes_up_survives_its_nodes_and_goes_down(tmp_path: Path) -> No
     assert not folder.exists()
 
 
+def test_secured_quorum_in_one_command_keeps_out_who_has_no_certificate(tmp_path: Path) -> None:
+    folder = tmp_path / "q"
+    try:
+        shown = local(folder, "up", "--tls", "--nodes", "1")
+        assert (shown.returncode, shown.stderr) == (0, "")
+        words = next(line for line in shown.stdout.splitlines() if "describe" in line).split()
+        asked, config = words[2:4], folder / "client.properties"
+        assert words[4:] == ["--command-config", os.path.relpath(config), "describe", "--status"]
+        told = run("quorum", *asked, "--command-config", str(config), "describe", "--status")
+        assert "LeaderId:               1" in told.stdout.splitlines()
+        plain = run("quorum", *asked, "--timeout", "1", "describe", "--status")
+        assert_one_line(plain, 1, "perhaps it speaks TLS only")
+        found = described(local(folder, "status", "--json"), 0)
+        assert found["commandConfig"] == str(config)
+    finally:
+        done = local(folder, "down", "--delete", "--yes")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not folder.exists()
+
+
 def test_a_start_that_is_interrupted_or_fails_leaves_no_node(children: Children, tmp_path: Path) -> None:
     folder = tmp_path / "q"
     output = tmp_path / "up.log"

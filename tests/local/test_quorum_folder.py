@@ -1,6 +1,7 @@
 """The folder of a local quorum keeps ports and cluster id, names every fault, and removes only what pykraft made."""
 
 import json
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from pykraft.config.properties import node_config, parse_properties
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.background_quorum import bring_up
 from pykraft.local.quorum_folder import FILE_NAME, QuorumFolder, locked, make_folder
+from pykraft.security.contexts import Side, TlsContext
 
 
 def made(path: Path, count: int = 2) -> QuorumFolder:
@@ -50,6 +52,31 @@ def test_a_changed_file_stays_and_a_moved_folder_takes_its_data_along(tmp_path: 
     QuorumFolder.read(moved).write_configs()
     text = (moved / "n1" / "server.properties").read_text()
     assert text == before.replace(str(tmp_path / "q"), str(moved))
+
+
+def test_secured_quorum_keeps_its_certificates_and_may_be_moved(tmp_path: Path) -> None:
+    (tmp_path / "q").mkdir()
+    QuorumFolder.create(tmp_path / "q", node_count=2, has_tls=True).write_configs()
+    moved = tmp_path / "moved"
+    (tmp_path / "q").rename(moved)
+    folder = QuorumFolder.read(moved)
+    folder.write_configs()
+    assert folder.client_config == moved / "client.properties"
+    assert TlsContext(folder.security, Side.CLIENT).expires_s < inf
+    parsed = node_config(parse_properties((moved / "n2" / "server.properties").read_text()))
+    security = parsed.config.security_between_nodes
+    assert security.text("ssl.client.auth") == "required"
+    assert (moved / "n2" / security.text("ssl.keystore.location")).samefile(moved / "certs" / "node2.pem")
+    assert (moved / "certs" / "ca-key.pem").stat().st_mode & 0o777 == 0o600
+    (moved / "certs" / "mine.pem").touch()
+    assert folder.delete() == [moved / "certs" / "mine.pem", moved / "certs"]
+    assert sorted(path.name for path in moved.iterdir()) == ["certs"]
+
+
+def test_quorum_does_not_become_a_secured_one(tmp_path: Path) -> None:
+    assert made(tmp_path).client_config is None
+    with pytest.raises(UsageError, match=r"--tls: the quorum in \S+ has none and stays so; give another folder"):
+        bring_up(tmp_path, has_tls=True, report=print)
 
 
 @pytest.mark.parametrize(

@@ -1,39 +1,19 @@
 """A quorum whose listeners are SSL, as processes: the leader is killed, tools come in, strangers stay out."""
 
+import asyncio
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from lab.nodes.cluster import Cluster
-from pykraft.local.child import Children, wait_until
-from pykraft.local.voters import HOST, LISTENER, QUICK
+from pykraft.local.child import Children
 from pykraft.security.authority import Authority
+from pykraft.server.secured import HANDSHAKES_MAX
 from tests.processes.commands import assert_one_line, run, stop_under_load
-from tests.security.credentials import HOSTS, authority, encrypted, properties, write
+from tests.processes.tls_rounds import SECRET, Flood, Rotation, described, descriptors, require_epoch, secured
+from tests.security.credentials import HOSTS, properties, write
 
 pytestmark = pytest.mark.processes
-
-SECRET = "the-word-that-nobody-may-see"  # noqa: S105 - a test's
-
-
-def secured(children: Children, folder: Path) -> tuple[Cluster, str, Path]:
-    """A quorum of three with one certificate, its addresses, and a tool's properties file."""
-    values = properties(folder / "certificates")
-    location = Path(values["ssl.keystore.location"])
-    location.write_bytes(encrypted(location.read_bytes(), SECRET))
-    (folder / "secrets.properties").write_text(f"word={SECRET}\n")
-    values |= {
-        "ssl.key.password": f"${{file:{folder}/secrets.properties:word}}",
-        "config.providers": "file",
-        "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
-    }
-    given = {**values, "listener.security.protocol.map": f"{LISTENER}:SSL"}
-    cluster = Cluster(children, folder, properties={**QUICK, "pykraft.client.listeners": LISTENER, **given})
-    client = {**values, "security.protocol": "SSL"}
-    del client["ssl.client.auth"]
-    file = folder / "client.properties"
-    file.write_text("".join(f"{key}={value}\n" for key, value in client.items()))
-    return cluster, ",".join(f"{HOST}:{node.port}" for node in cluster.nodes.values()), file
 
 
 def test_secured_quorum_loses_its_leader_serves_tools_and_keeps_strangers_out(
@@ -51,6 +31,9 @@ def test_secured_quorum_loses_its_leader_serves_tools_and_keeps_strangers_out(
     assert f"LeaderId:               {cluster.journal.leader_id()}" in told.stdout.splitlines()
     read = run("tail", *asked, "--command-config", str(file), "--max-records", "3")
     assert len(read.stdout.splitlines()) == 3
+    (tmp_path / "lines").write_text("one more\n")
+    written = run("append", str(tmp_path / "lines"), *asked, "--command-config", str(file))
+    assert written.returncode == 0, written.stderr
     moved = run("quorum", *asked, "--command-config", str(file), "describe", "--replication", "--json")
     assert moved.returncode == 0
 
@@ -71,34 +54,45 @@ def test_secured_quorum_loses_its_leader_serves_tools_and_keeps_strangers_out(
 
 
 def test_certificates_are_renewed_under_load_without_a_change_of_leader(children: Children, tmp_path: Path) -> None:
-    cluster, _, _ = secured(children, tmp_path)
+    cluster, bootstrap, file = secured(children, tmp_path)
     epoch = cluster.start().epoch
     cluster.journal.wait_for_acknowledged(100, since=0)
-    nodes = cluster.nodes.values()
-    both = authority().certificate_pem + (another := Authority.create("the next CA")).certificate_pem
-    for name, content, count in (
-        ("ca.pem", both, 2),  # both authorities are trusted before the first certificate of the new one
-        ("node.pem", another.issue("node", HOSTS), 4),
-        ("ca.pem", another.certificate_pem, 6),
-    ):
-        write(tmp_path / "certificates" / name, content)
-        wait_until(
-            lambda count=count: all(
-                node.process.log().count("certificates were read again") >= count for node in nodes
-            ),  # type: ignore[misc]
-            f"{name} is taken up",
-        )
-        mark = cluster.journal.mark()
-        cluster.journal.wait_for_acknowledged(50, since=mark)
-    assert cluster.journal.wait_for_leader(since=0).epoch == epoch
-    assert {event.epoch for event in cluster.journal.acknowledgements()} == {epoch}
-    # A node that starts now knows the new authority only.
-    follower = next(node for node in nodes if node.node_id != cluster.journal.leader_id())
+    rotation = Rotation(cluster, bootstrap, file)
+    for _ in range(2):
+        rotation.round()
+    require_epoch(cluster, epoch)
+    assert "handshake" not in "".join(node.process.log() for node in cluster.nodes.values())
+    # A node that starts now knows the newest authority only.
+    follower = next(node for node in cluster.nodes.values() if node.node_id != cluster.journal.leader_id())
     follower.process.kill()
     mark = cluster.journal.mark()
     follower.start()
     cluster.journal.wait_for_started(follower.node_id, since=mark, process=follower.process)
     stop_under_load(cluster)
+
+
+async def test_flood_of_handshakes_leaves_the_leadership_and_the_descriptors_as_they_were(
+    children: Children, tmp_path: Path
+) -> None:
+    """`python -m tests.processes.tls_rounds flood` does the same with thousands."""
+    cluster, bootstrap, file = secured(children, tmp_path)
+    epoch = cluster.start().epoch
+    nodes = list(cluster.nodes.values())
+    before = {node.node_id: descriptors(node.process.pid) for node in nodes}
+    flood = Flood(nodes)
+    attack = asyncio.create_task(flood.run(500, 50))
+    await flood.wait_until_closed(300)
+    for node in nodes:
+        # Strangers have so many handshakes at a time, and a few connections are between quorum and tools.
+        assert descriptors(node.process.pid) <= before[node.node_id] + HANDSHAKES_MAX + 20
+    mark = cluster.journal.mark()
+    assert f"LeaderEpoch:            {epoch}" in await asyncio.to_thread(described, bootstrap, file)
+    await asyncio.to_thread(cluster.journal.wait_for_acknowledged, 500, since=mark)
+    attack.cancel()
+    with suppress(asyncio.CancelledError):
+        await attack
+    require_epoch(cluster, epoch)
+    await asyncio.to_thread(stop_under_load, cluster)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ It uses one TCP connection and checks nothing, so tests can send it any wrong by
 """
 
 import socket
+import ssl
 import struct
 from collections.abc import Sequence
 from types import TracebackType
@@ -34,8 +35,10 @@ def framed(message: bytes) -> bytes:
 class Wire:
     """One connection to a node on the loopback interface."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, tls: ssl.SSLContext | None = None) -> None:
         self._socket = socket.create_connection((HOST, port), TIMEOUT_S)
+        if tls is not None:
+            self._socket = tls.wrap_socket(self._socket, server_hostname=HOST)
 
     def __enter__(self) -> Self:
         return self

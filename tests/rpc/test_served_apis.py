@@ -10,7 +10,8 @@ import struct
 import pytest
 
 from pykraft.errors import ErrorCode
-from pykraft.host.inbound import ANYWHERE_KEYS, OPERATOR_KEYS, SERVED, ControllerApi, ServedApis, answer
+from pykraft.host.controller_answers import SERVED, ControllerApi, answer
+from pykraft.host.inbound import ANYWHERE_KEYS, OPERATOR_KEYS, ServedApis
 from pykraft.protocol.api import ApiKey, decode_response, encode_request
 from pykraft.protocol.messages import API_VERSIONS, APIS, CLIENT_VERSIONS
 from tests.host.test_inbound import ONE, Consumers, Desk

@@ -107,6 +107,15 @@ def test_what_cannot_be_honoured_is_refused(tmp_path: Path, given: dict[str, str
         context(properties(tmp_path, **given), Side.SERVER)
 
 
+def test_each_cipher_has_forward_secrecy_and_authenticated_encryption(tmp_path: Path) -> None:
+    names = {cipher["name"] for cipher in context(properties(tmp_path), Side.SERVER).current.get_ciphers()}
+    older = {name for name in names if not name.startswith("TLS_")}
+    assert older
+    assert all(
+        name.startswith("ECDHE-") and name.endswith(("-GCM-SHA256", "-GCM-SHA384", "POLY1305")) for name in older
+    )
+
+
 @pytest.mark.parametrize("content", [b"", b"-----BEGIN CERTIFICATE-----\nMIIB\n", b"none\n-----BEGIN NOTHING-----\n"])
 def test_damaged_trust_store_is_refused(tmp_path: Path, content: bytes) -> None:
     values = properties(tmp_path)

@@ -77,15 +77,13 @@ def test_wrong_value_is_refused(key: str, value: str) -> None:
     "key",
     [
         "ssl.engine.factory.class",
-        "ssl.principal.mapping.rules",
         "listener.name.raft.ssl.provider",
         "listener.name.nobody.ssl.client.auth",
         "listener.name.nobody.plain.sasl.jaas.config",
         "listener.name.raft.gssapi.sasl.jaas.config",
         "sasl.kerberos.service.name",
         "sasl.login.class",
-        "authorizer.class.name",
-        "super.users",
+        "authorizer.example.rules",
     ],
 )
 def test_what_cannot_be_honoured_is_refused_with_its_name(key: str) -> None:

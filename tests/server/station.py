@@ -13,6 +13,7 @@ from pykraft.host.ports import ConnectionId
 from pykraft.local.voters import HOST, free_ports
 from pykraft.protocol.api import frame
 from pykraft.protocol.api import frame as frame_parts
+from pykraft.security.principal import RemoteEnd
 from pykraft.server.binding import Names, listening_sockets
 from pykraft.server.links import LinkLimits, Links
 from pykraft.server.secured import NodeTls
@@ -34,6 +35,7 @@ class User:
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, int]] = []
+        self.ends: list[RemoteEnd] = []
         self.frames: list[bytes] = []
         self.reports: list[str] = []
         self.failures: list[BaseException] = []
@@ -41,15 +43,17 @@ class User:
         self.answer: Callable[[ConnectionId, bytes], None] = lambda connection, frame: None
         self._changed = asyncio.Event()
 
-    def link_accepted(self, connection: ConnectionId, listener: str) -> None:
+    def link_accepted(self, connection: ConnectionId, listener: str, end: RemoteEnd) -> None:
         assert listener == LISTENER
+        self.ends.append(end)
         self._note("accepted", connection)
 
     def answer_api_versions(self, listener: str, frame: Buffer) -> list[Buffer]:
         assert listener == LISTENER
         return frame_parts([b"versions"])
 
-    def link_connected(self, connection: ConnectionId) -> None:
+    def link_connected(self, connection: ConnectionId, end: RemoteEnd) -> None:
+        self.ends.append(end)
         self._note("connected", connection)
 
     def link_closed(self, connection: ConnectionId, *, is_refused: bool = False, reason: str = "") -> None:
@@ -63,6 +67,7 @@ class User:
 
     def report_connection(self, text: str) -> None:
         self.reports.append(text)
+        self._changed.set()
 
     def fail(self, error: BaseException) -> None:
         self.failures.append(error)

@@ -29,7 +29,8 @@ def node_tls(folder: Path, mechanism: str = "PLAIN", *, tls: bool = False, **giv
     if tls:
         values = {**properties(folder), **values}
     security = Security.of_listener(LISTENER, protocol, values)
-    return NodeTls(replace(NODE, controller_listener_names=(LISTENER,), security=((LISTENER, security),)))
+    at = Listeners(((LISTENER, Endpoint("localhost", 9_000)),))
+    return NodeTls(replace(NODE, listeners=at, controller_listener_names=(LISTENER,), security=((LISTENER, security),)))
 
 
 def echo(station: Station) -> None:

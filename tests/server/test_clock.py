@@ -2,7 +2,7 @@
 
 import time
 
-from pykraft.server.clock import now
+from pykraft.server.clock import TokenBucket, now
 
 
 def test_both_clocks_are_read_in_whole_milliseconds() -> None:
@@ -18,3 +18,10 @@ def test_both_clocks_are_read_in_whole_milliseconds() -> None:
 def test_monotonic_time_never_goes_back() -> None:
     readings = [now().mono_ms for _ in range(1_000)]
     assert readings == sorted(readings)
+
+
+def test_bucket_lets_so_much_happen_at_once_and_then_at_its_rate() -> None:
+    bucket = TokenBucket(4, 2, 10.0)
+    assert [bucket.take(10.0) for _ in range(3)] == [True, True, False]
+    assert [bucket.take(10.25) for _ in range(2)] == [True, False]
+    assert [bucket.take(99.0) for _ in range(3)] == [True, True, False]

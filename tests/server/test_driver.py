@@ -10,6 +10,7 @@ import gc
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,11 +24,13 @@ from pykraft.local.voters import free_ports
 from pykraft.log.os_fs import OsFs
 from pykraft.protocol.api import decode_response, encode_request, frame
 from pykraft.protocol.messages import ApiKey
+from pykraft.security.settings import METRICS_NAME
 from pykraft.server import driver as driver_module
 from pykraft.server.clock import now
 from pykraft.server.driver import BURST_MAX, LINES_PER_S, REMEMBERED_MAX, REPEATED_S, Driver, Reports
 from pykraft.server.prometheus import METRICS
 from pykraft.types import Endpoint, Epoch, NodeId, ReportKind
+from tests.security.credentials import properties, security
 from tests.server.nodes import QUICK, TIMEOUT_S, StallingFs, Watcher, node_configs
 from tests.server.station import turns
 
@@ -328,6 +331,23 @@ async def test_metrics_are_served_where_the_configuration_says(
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection("127.0.0.1", port)
     assert f"metrics are at http://127.0.0.1:{port}/metrics" in caplog.text
+
+
+async def test_metrics_over_tls_are_said_to_be_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    [config], [port] = node_configs(tmp_path, 1), free_ports(1)
+    values = properties(tmp_path / "certificates")
+    caplog.set_level(logging.INFO, "pykraft")
+    of_metrics = ((METRICS_NAME, security(values)),)
+    served = Served(replace(config, prometheus_listener=Endpoint("127.0.0.1", port), security=of_metrics))
+    await asyncio.wait([served.task], timeout=0.001)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+    with suppress(ConnectionError):
+        assert b"HTTP" not in await asyncio.wait_for(reader.read(), TIMEOUT_S)
+    writer.close()
+    await served.leave_at_once()
+    assert f"metrics are at https://127.0.0.1:{port}/metrics" in caplog.text
+    assert "a TLS handshake for metrics failed, with 127.0.0.1: it does not speak TLS" in caplog.text
 
 
 BAD = "closing connection 7 on CONTROLLER: no frames"

@@ -17,6 +17,7 @@ import pytest
 from pykraft.host.ports import ConnectionId
 from pykraft.local.voters import HOST, free_ports
 from pykraft.protocol.api import frame
+from pykraft.security.principal import RemoteEnd
 from pykraft.server import links
 from pykraft.server.binding import Names, listening_sockets
 from pykraft.server.links import REQUEST_SIZE_BYTES_MAX, REQUESTS_PER_TURN_MAX, LinkLimits
@@ -196,8 +197,8 @@ async def test_a_dial_whose_time_is_over_as_it_connects_is_closed(runner: asynci
         links, user = station.links, station.user
         note = user.link_connected
 
-        def connected_late(connection: ConnectionId) -> None:
-            note(connection)
+        def connected_late(connection: ConnectionId, end: RemoteEnd) -> None:
+            note(connection, end)
             end_s = time.monotonic() + dial_s
             while time.monotonic() < end_s:
                 pass

@@ -8,12 +8,14 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from math import isnan, nan
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pykraft.errors import UsageError
 from pykraft.host.metrics import SAMPLE_MS, SAMPLES, STATES, Metric, MetricKind, Metrics
+from pykraft.security.contexts import Side
 from pykraft.server import prometheus
 from pykraft.server.binding import listening_sockets, port_of
 from pykraft.server.prometheus import (
@@ -27,6 +29,7 @@ from pykraft.server.prometheus import (
     require_package,
 )
 from pykraft.types import Endpoint
+from tests.security.credentials import context, properties
 from tests.server.manual_loop import FakeTransport
 from tests.tidy.repository import ROOT
 
@@ -121,6 +124,28 @@ async def test_a_scrape_gets_the_metrics(host: str) -> None:
         assert told["pykraft_raft_current_epoch"] == 7
         assert isnan(told["pykraft_raft_commit_latency_avg"])
         assert "pykraft_raft_number_of_observers" not in told
+
+
+async def test_scrape_over_tls_needs_a_certificate_that_is_trusted(tmp_path: Path) -> None:
+    values = properties(tmp_path)
+    told: list[str] = []
+    station = Station()
+    await station.endpoint.listen(station._sockets, context(values, Side.SERVER), failed=told.append)
+    try:
+        client = context(values, Side.CLIENT).current
+        reader, writer = await asyncio.open_connection("127.0.0.1", station.port, ssl=client)
+        writer.write(GOOD)
+        assert (await Client(reader, writer).read()).startswith(b"HTTP/1.1 200 OK")
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+        async with station.client() as stranger:
+            stranger.writer.write(GOOD)
+            assert b"HTTP/" not in await stranger.read()
+        assert told == ["127.0.0.1: it does not speak TLS"]
+        assert station.told == 1
+    finally:
+        station.endpoint.close()
 
 
 def test_every_metric_is_rendered_with_its_kind_and_meaning() -> None:

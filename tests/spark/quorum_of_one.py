@@ -13,6 +13,7 @@ from pykraft.config import RaftConfig
 from pykraft.host.delivery import CommittedBatch
 from pykraft.host.producers import Committed, ProposalOutcome
 from pykraft.protocol.records import decode_records
+from pykraft.security.settings import IN_THE_CLEAR, Security
 from pykraft.server.clock import now
 from pykraft.server.driver import Driver
 from pykraft.types import Endpoint, Offset
@@ -21,12 +22,12 @@ from tests.server.nodes import QUICK, TIMEOUT_S, Watcher, node_configs
 CLUSTER_ID = "a-cluster-of-these-tests"
 
 
-def logged_values(controllers: Sequence[Endpoint]) -> list[bytes | None]:
+def logged_values(controllers: Sequence[Endpoint], security: Security = IN_THE_CLEAR) -> list[bytes | None]:
     """The value of each committed data record of a live quorum, in the order of the log."""
 
     async def read() -> list[bytes | None]:
         found: list[bytes | None] = []
-        async with Observer(controllers) as observer:
+        async with Observer(controllers, security=security) as observer:
             await observer.begin()
             end_offset = observer.high_watermark
             assert end_offset is not None

@@ -17,6 +17,8 @@ from pykraft.text.words import counted, did_you_mean
 SIZES = (10, 100, 256, 1_024, 65_536)
 KAFKA_PACED_MAX = 50_000
 """At 500,000 records a second Kafka's load thread dies."""
+TLS_RATE = 5_000
+"""Records a second that each contender sustains on two cores."""
 GIB = 1024**3
 
 
@@ -49,7 +51,7 @@ SHORT = (
 
 
 def all_cases() -> list[Case]:
-    loads = [*_sizes(), *_voters(), *_singles(), *_producers(), *_latencies(), *_observers(), *_log_sizes()]
+    loads = [*_sizes(), *_tls(), *_voters(), *_singles(), *_producers(), *_latencies(), *_observers(), *_log_sizes()]
     return [*loads, *_machines(), *_failovers(), *_starts()]
 
 
@@ -81,6 +83,27 @@ def _sizes() -> Iterator[Case]:
                     for name in ("pykraft", "kafka", "appenders")
                 },
             )
+
+
+def _tls() -> Iterator[Case]:
+    """With TLS beside without, in turn: what a quorum sustains, and a fixed rate, whose processor time compares."""
+    names = ("pykraft", "pykraft-tls", "kafka", "kafka-tls")
+    for size in (100, 1_024):
+        yield Case(
+            group="tls",
+            name=f"tls-{size}",
+            label=f"{size:,} B",
+            position=size,
+            contenders={name: measures.bulk(name, size_bytes=size) for name in names},
+        )
+    for size in (100, 1_024):
+        yield Case(
+            group="tls-latency",
+            name=f"tls-latency-{size}",
+            label=f"{TLS_RATE:,}/s of {size:,} B, linger 0 ms",
+            position=size,
+            contenders={name: measures.paced(name, rate=TLS_RATE, size_bytes=size, linger_ms=0) for name in names},
+        )
 
 
 def _voters() -> Iterator[Case]:

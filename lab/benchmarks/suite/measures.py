@@ -274,7 +274,8 @@ def _own_program(name: str, setting: Setting, options: Mapping[str, str]) -> Map
 
 
 def _server(name: str) -> Contender:
-    return Java(Kafka.find(None)) if name == "kafka" else Ours()
+    has_tls = name.endswith("-tls")
+    return Java(Kafka.find(None), has_tls=has_tls) if name.startswith("kafka") else Ours(has_tls=has_tls)
 
 
 def _peer(name: str) -> Name:

@@ -66,6 +66,8 @@ PLOTS: Final = (
         draw=MEMORY,
     ),
     Plot(group="record-size-memory", what="throughput", figures=("rate",), reading=SPREAD, draw=_rate(is_log=True)),
+    Plot(group="tls", what="throughput", figures=("rate",), reading=SPREAD, draw=_rate(is_log=True)),
+    Plot(group="tls-latency", what="", figures=("p50_ms", "p99_ms"), reading=FIXED, draw=PERCENTILES),
     Plot(group="voters", what="throughput", figures=("rate",), reading=SPREAD, draw=_rate(is_log=False)),
     Plot(
         group="single",

@@ -19,7 +19,9 @@ SPACE: Final = "\u00a0"
 COLORS: Final = {
     "pykraft": "node-0",
     "pykraft-json": "node-2",
+    "pykraft-tls": "node-3",
     "kafka": "node-1",
+    "kafka-tls": "node-4",
     "hashicorp": "node-2",
     "dragonboat": "node-3",
     "etcd": "node-4",

@@ -114,7 +114,9 @@ def _wanted(cases: Sequence[Case], options: SuiteOptions) -> list[str]:
 
 def _left_out(names: Sequence[str], results: Results, report: ReportProgress) -> set[str]:
     """Build what must be built; the contenders that this machine cannot run are noted in the results."""
-    checks: dict[str, Callable[[], object]] = {name: lambda: Kafka.find(None) for name in ("kafka", *KAFKAS)}
+    checks: dict[str, Callable[[], object]] = {
+        name: lambda: Kafka.find(None) for name in ("kafka", "kafka-tls", *KAFKAS)
+    }
     checks |= {peer: partial(ready, peer) for peer in PEERS}
     missing = set()
     for name in names:

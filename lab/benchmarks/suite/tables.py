@@ -44,6 +44,8 @@ PACED = (RATE, P50, P99, CPU, MEMORY)
 COLUMNS: Final[dict[str, tuple[Column, ...]]] = {
     "record-size": RECORDS,
     "record-size-memory": RECORDS,
+    "tls": RECORDS,
+    "tls-latency": PACED,
     "voters": RECORDS,
     "single": (RATE, P50, P99, CPU, MEMORY),
     "producer": (RATE, MB, P50, P99, CPU, MEMORY),
@@ -70,6 +72,8 @@ COLUMNS: Final[dict[str, tuple[Column, ...]]] = {
 TITLES: Final = {
     "record-size": "Record sizes, on disk",
     "record-size-memory": "Record sizes, in memory (tmpfs)",
+    "tls": "With TLS and without, on disk",
+    "tls-latency": "Latency with TLS and without, at a fixed rate",
     "voters": "Voters, records of 100 B",
     "single": "Single proposals of 100 B",
     "producer": "A Java producer, acks=all",

@@ -6,7 +6,6 @@ their owner only.
 Source: our own; the commands of openssl that it stands for are in ``docs/cli.md``.
 """
 
-import os
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +13,7 @@ import click
 
 from pykraft.cli.parsing.value import NumberType
 from pykraft.errors import UsageError
-from pykraft.security.authority import NODE_DAYS, Authority
+from pykraft.security.authority import NODE_DAYS, Authority, write_private
 
 DAYS_MAX: Final = 3_650
 
@@ -60,14 +59,9 @@ def _authority(folder: Path) -> Authority:
 
 def _write(path: Path, content: bytes) -> None:
     try:
-        with open(path, "xb", opener=_private) as file:
-            file.write(content)
+        write_private(path, content)
     except FileExistsError as error:
         raise UsageError(f"{path} exists, and is not overwritten: move it away, or give another name") from error
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     click.echo(f"Wrote {click.format_filename(path)}")
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

@@ -59,6 +59,13 @@ class ClientOptions:
         return Patience(timeout_ms=self.timeout_ms, request_timeout_ms=self.request_timeout_ms, on_waiting=on_waiting)
 
 
+def client_properties(path: Path) -> Properties:
+    """The properties of ``--command-config``, with what ``${…}`` stands for. Errors: UsageError, ConfigError."""
+    properties = read_properties(path, "--command-config")
+    resolve(properties)
+    return properties
+
+
 def client_options(
     *,
     controllers: str | None,
@@ -71,8 +78,7 @@ def client_options(
     if (controllers is None) == (servers is None):
         problem = "give one of them, not both" if controllers is not None else "give one of them"
         raise UsageError(f"--bootstrap-controller, --bootstrap-server: {problem}, as host:port,…")
-    properties = Properties() if command_config is None else read_properties(command_config, "--command-config")
-    resolve(properties)
+    properties = Properties() if command_config is None else client_properties(command_config)
     with with_origins(properties):
         security = Security.of_client(properties)
         from_file_ms = _milliseconds(properties, "default.api.timeout.ms", int(TIMEOUT_S * 1_000))

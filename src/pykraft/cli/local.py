@@ -51,10 +51,11 @@ def local() -> None:
     type=NumberType(int, 1, PORT_MAX),
     help="Port of node 1 of a new quorum; the others take the next ones.  [default: free ports]",
 )
+@click.option("--tls", "has_tls", is_flag=True, help="Make a throw-away CA; nodes and tools then need certificates.")
 @_folder_option
 @click.option("--timeout", type=DECIMAL, default=30.0, show_default=True, help="Seconds to wait for a leader.")
 @json_option
-def up(*, nodes: int | None, first_port: int | None, path: Path, timeout: float, as_json: bool) -> None:
+def up(*, nodes: int | None, first_port: int | None, has_tls: bool, path: Path, timeout: float, as_json: bool) -> None:
     """Start the quorum in the folder, or a new one, and wait for its leader.
 
     After `down`, a crash or a reboot, `up` continues the same quorum on the same ports. If no node leads in time, `up`
@@ -72,7 +73,9 @@ def up(*, nodes: int | None, first_port: int | None, path: Path, timeout: float,
             print_lines([headline(found), "", *table_lines(found), ""])
             click.echo("\n".join(next_lines(found, path)))
 
-    found = bring_up(path, node_count=nodes, first_port=first_port, timeout_s=timeout, report=_warn, show=show)
+    found = bring_up(
+        path, node_count=nodes, first_port=first_port, has_tls=has_tls, timeout_s=timeout, report=_warn, show=show
+    )
     if not found.is_whole:
         sys.exit(EXIT_NOT_WHOLE)
 
@@ -135,6 +138,9 @@ def next_lines(found: LocalQuorum, path: Path) -> list[str]:
     """What to type next."""
     folder = "" if path == Path(FOLDER) else f" --dir {shlex.quote(str(path))}"
     bootstrap = f"--bootstrap-controller {found.folder.bootstrap}"
+    config = found.folder.client_config
+    if config is not None:
+        bootstrap += f" --command-config {shlex.quote(os.path.relpath(config))}"
     return [
         "next:",
         f"  pykraft append {bootstrap}",
@@ -151,6 +157,7 @@ def as_json_object(found: LocalQuorum) -> dict[str, Any]:
         "folder": str(found.folder.path),
         "clusterId": found.folder.cluster_id,
         "bootstrap": found.folder.bootstrap,
+        "commandConfig": None if found.folder.client_config is None else str(found.folder.client_config),
         "leaderId": found.leader_id,
         "leaderEpoch": found.epoch,
         "highWatermark": found.high_watermark,

@@ -8,16 +8,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from pykraft.cli.client_options import ClientOptions, client_options, command_config_option
 from pykraft.cli.parsing.group import Group
 from pykraft.cli.parsing.value import ExistingPath, any_of, json_lines_option, json_option
 from pykraft.cli.printable import print_table, printable
 from pykraft.cli.tail import in_utc
-from pykraft.client.arguments import parse_bootstrap
 from pykraft.errors import UsageError
 from pykraft.text.words import counted, did_you_mean
 
@@ -48,7 +49,9 @@ _directories = click.argument(
     type=ExistingPath("give a directory of log.dirs, or __cluster_metadata-0 in it", is_folder=True, may_be_uri=True),
     metavar="[DIR]...",
 )
-_bootstrap = click.option("--bootstrap-controller", metavar="LIST", help="Read a live quorum instead: host:port,…")
+_bootstrap = click.option(
+    "--bootstrap-controller", "controllers", metavar="LIST", help="Read a live quorum instead: host:port,…"
+)
 _as_of = click.option(
     "--as-of", metavar="WHEN", help="Read up to this offset (exclusive) or time, such as 2026-11-23T14:03."
 )
@@ -62,6 +65,22 @@ _tables = click.option(
 )
 
 
+def _from(command: Callable[..., None]) -> Callable[..., None]:
+    """Add what says where the log is; the command gets it as ``source``."""
+
+    @wraps(command)
+    def with_source(
+        *,
+        directories: tuple[Path, ...],
+        controllers: str | None,
+        command_config: Path | None,
+        **options: Any,  # noqa: ANN401 - as click has them
+    ) -> None:
+        command(source=_Source(directories, controllers, command_config), **options)
+
+    return _directories(_bootstrap(command_config_option(with_source)))
+
+
 @click.group(cls=Group)
 def metadata() -> None:
     """Show what the metadata log of a Kafka cluster holds: show, diff, history, find.
@@ -73,24 +92,16 @@ def metadata() -> None:
 
 
 @metadata.command()
-@_directories
-@_bootstrap
+@_from
 @_as_of
 @_tables
 @json_option
-def show(
-    *,
-    directories: tuple[Path, ...],
-    bootstrap_controller: str | None,
-    as_of: str | None,
-    names: tuple[str, ...],
-    as_json: bool,
-) -> None:
+def show(*, source: _Source, as_of: str | None, names: tuple[str, ...], as_json: bool) -> None:
     """Show brokers, topics, partitions with leaders and ISR, features, configurations, access rules and more."""
     from pykraft.spark.metadata.tables import rows_of
 
     shown = _known(names)
-    image = _Source(directories, bootstrap_controller).image(_moment(as_of, "--as-of"))
+    image = source.image(_moment(as_of, "--as-of"))
     tables = {name: rows_of(image, name) for name in shown}
     if as_json:
         document = {"end_offset": image.end_offset, "last_timestamp_ms": image.last_timestamp_ms, "tables": tables}
@@ -109,27 +120,17 @@ def show(
 
 
 @metadata.command()
-@_directories
-@_bootstrap
+@_from
 @click.option("--since", required=True, metavar="WHEN", help="The earlier moment, an offset or a time.")
 @_as_of
 @_tables
 @json_option
-def diff(
-    *,
-    directories: tuple[Path, ...],
-    bootstrap_controller: str | None,
-    since: str,
-    as_of: str | None,
-    names: tuple[str, ...],
-    as_json: bool,
-) -> None:
+def diff(*, source: _Source, since: str, as_of: str | None, names: tuple[str, ...], as_json: bool) -> None:
     """Show what differs between two moments, row by row."""
     from pykraft.spark.metadata.tables import differences
 
     shown = _known(names)
     begin, end = _moment(since, "--since"), _moment(as_of, "--as-of")
-    source = _Source(directories, bootstrap_controller)
     before, after = source.image(begin), source.image(end)
     found = [each for each in differences(before, after) if each.table in shown]
     if as_json:
@@ -147,20 +148,17 @@ def diff(
 
 
 @metadata.command()
-@_directories
-@_bootstrap
+@_from
 @_as_of
 @json_option
-def history(
-    *, directories: tuple[Path, ...], bootstrap_controller: str | None, as_of: str | None, as_json: bool
-) -> None:
+def history(*, source: _Source, as_of: str | None, as_json: bool) -> None:
     """Show each change of a partition's leader or in-sync replicas, as far back as the log or a snapshot reaches."""
     from pykraft.spark.metadata.image import LeaderHistory, MetadataImage
 
     end = _moment(as_of, "--as-of")
     image, rows = MetadataImage(), list[dict[str, Any]]()
     leaders = LeaderHistory(image)
-    _Source(directories, bootstrap_controller).read(end, lambda logged: rows.extend(leaders.take(logged)), whole=True)
+    source.read(end, lambda logged: rows.extend(leaders.take(logged)), whole=True)
     if as_json:
         click.echo(json.dumps({"end_offset": image.end_offset, "history": rows}, indent=2))
         return
@@ -173,13 +171,10 @@ def history(
 
 @metadata.command()
 @click.argument("text")
-@_directories
-@_bootstrap
+@_from
 @_as_of
 @json_lines_option("per record")
-def find(
-    *, text: str, directories: tuple[Path, ...], bootstrap_controller: str | None, as_of: str | None, as_json: bool
-) -> None:
+def find(*, text: str, source: _Source, as_of: str | None, as_json: bool) -> None:
     """Print the records that have this TEXT in their type or fields, whatever its case: what changed, and when.
 
     A record of a snapshot has lost its offset; it is shown as <157, which means below the snapshot's end offset.
@@ -200,7 +195,7 @@ def find(
         click.echo(f"{offset}\t{in_utc(logged.timestamp_ms)}\t{printable(line)}")
 
     end = _moment(as_of, "--as-of")
-    _Source(directories, bootstrap_controller).read(end, take, whole=True)
+    source.read(end, take, whole=True)
 
 
 def _known(names: Sequence[str]) -> Sequence[str]:
@@ -218,13 +213,19 @@ def _moment(text: str | None, option: str) -> Moment:
 
 
 class _Source:
-    """Where the log is. Errors: UsageError; as `furthest`."""
+    """Where the log is. Errors: UsageError; ConfigError; as `furthest`."""
 
-    def __init__(self, directories: Sequence[Path], bootstrap: str | None) -> None:
-        if bool(directories) == (bootstrap is not None):
+    def __init__(self, directories: Sequence[Path], controllers: str | None, command_config: Path | None) -> None:
+        if bool(directories) == (controllers is not None):
             raise UsageError("give either directories or --bootstrap-controller")
-        self._bootstrap = () if bootstrap is None else parse_bootstrap("--bootstrap-controller", bootstrap)
-        if not self._bootstrap:
+        if controllers is None and command_config is not None:
+            raise UsageError("--command-config needs --bootstrap-controller: directories need no connection")
+        self._quorum: ClientOptions | None = None
+        if controllers is not None:
+            self._quorum = client_options(
+                controllers=controllers, command_config=command_config, timeout_s=None, client_id="pykraft-metadata"
+            )
+        else:
             from pykraft.spark.metadata.directory import furthest
 
             self._directory = furthest(directories)
@@ -244,8 +245,8 @@ class _Source:
         """
         from pykraft.spark.metadata.directory import read_live, records_until
 
-        if self._bootstrap:
-            read_live(self._bootstrap, moment, take)
+        if self._quorum is not None:
+            read_live(self._quorum.bootstrap, moment, take, self._quorum.security)
             return
         for logged in records_until(self._directory, moment, is_history=whole):
             take(logged)

@@ -69,7 +69,11 @@ class JsonFormatter(logging.Formatter):
     "  [default: write nothing; 5000 under the names of Kafka's scripts]",
 )
 @click.option("--record-size", type=WHOLE, help="Size of each generated record, in bytes.  [default: 256]")
-@click.option("--cluster-id", help="Cluster id; by default the one in meta.properties, or that of Kafka's test server.")
+@click.option(
+    "--cluster-id",
+    envvar="PYKRAFT_CLUSTER_ID",
+    help="Cluster id; also PYKRAFT_CLUSTER_ID. By default the one in meta.properties, or that of Kafka's test server.",
+)
 @click.option("--ack-fd", type=WHOLE, help="Write a JSON line for each acknowledgement to this file descriptor.")
 @click.option("--no-workload", is_flag=True, help="Write nothing, whatever --throughput says.")
 @click.option(

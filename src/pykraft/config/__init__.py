@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from pykraft.errors import ConfigError
+from pykraft.security.acls import VOTER_PRINCIPALS_KEY, AuthorizerSettings
 from pykraft.security.settings import Security
 from pykraft.types import ZERO_UUID, Endpoint, Listeners, NodeId, Uuid, VoterSet
 
@@ -211,6 +212,10 @@ class NodeConfig:
     controller_listener_names: tuple[str, ...]
     security: tuple[tuple[str, Security], ...] = ()
     """How listeners other than PLAINTEXT are protected, by name; nodes dial each other as the first for voters says."""
+    authorizer: AuthorizerSettings | None = None
+    """Who decides what others may do; None: whoever reaches a listener may do what it serves."""
+    voter_principals: tuple[tuple[int, str], ...] = ()
+    """Who may act as a node, by its id; a node that is not here is told by the hosts in its certificate."""
     voters: VoterSet
     bootstrap_servers: tuple[Endpoint, ...] = ()
     log_dir: Path
@@ -243,6 +248,10 @@ class NodeConfig:
 
     def __post_init__(self) -> None:
         _check(self, NODE_NUMBERS)
+        if self.voter_principals and not self.security:
+            raise ConfigError(
+                VOTER_PRINCIPALS_KEY, "…", "all listeners are PLAINTEXT, where nobody proves who they are"
+            )
         if self.directory_id == ZERO_UUID:
             raise ConfigError("directory.id", "zero", "an id other than zero, which stands for an unknown one")
         if not self.may_vote and self.node_id in self.voters.ids:

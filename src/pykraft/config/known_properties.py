@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Final
 
 from pykraft import config
+from pykraft.security import acls
 from pykraft.text.words import closest
 
 ALIASES: Mapping[str, str] = {
@@ -141,6 +142,25 @@ def _number(number: config.Number, defaults: Mapping[str, object]) -> Known:
     return Known(number.key, default, number.allowed, _MEANINGS[number.key])
 
 
+_AUTHORIZATION: Final = (
+    Known(acls.AUTHORIZER_KEY, "none", acls.STANDARD_AUTHORIZER, "whether rules decide what others may do"),
+    Known(acls.SUPER_USERS_KEY, "none", "principals, separated by ;", "who may do everything"),
+    Known(acls.ACL_FILE_KEY, "none", "a file", "the rules, each line as for kafka-acls --add"),
+    Known(
+        acls.ALLOW_EVERYONE_KEY,
+        "false",
+        "true or false",
+        "whether everybody may do what they like to a resource that no rule is about",
+    ),
+    Known(
+        acls.VOTER_PRINCIPALS_KEY,
+        "certificates for the voter's host",
+        "id@User:NAME, separated by ;",
+        "who may vote and acknowledge as a node",
+    ),
+)
+
+
 def _rows() -> tuple[Known, ...]:
     defaults = _defaults()
     numbers = (*config.RAFT_NUMBERS, SEGMENT_SIZE_BYTES, *config.LOG_NUMBERS, *config.NODE_NUMBERS)
@@ -153,6 +173,7 @@ def _rows() -> tuple[Known, ...]:
         Known(
             "listener.security.protocol.map", "PLAINTEXT", "NAME:PROTOCOL, with commas", "protection, by TLS and SASL"
         ),
+        *_AUTHORIZATION,
         Known(
             "controller.quorum.voters",
             "none",

@@ -3,7 +3,7 @@
 Unknown keys are ignored, as in Kafka, with a warning. Of a key that is given twice the last value counts. An error or
 warning says where the value comes from: a line of a file, or an option.
 
-Invariant: a node that is configured to protect itself in a way that it cannot (an authorizer) does not start.
+Invariant: a node that is configured to protect itself in a way that it cannot does not start.
 
 Source: Kafka's ``QuorumConfig``, ``KRaftConfigs``, ``KafkaConfig`` and ``Topic.validate``; ours (ADR 065);
 ``java.util.Properties``.
@@ -50,7 +50,16 @@ from pykraft.config.known_properties import (
     suggestion,
 )
 from pykraft.errors import ConfigError
-from pykraft.security.settings import NAMES, PROTOCOL_NAMES, Security, is_of_security, protocol_of, refuse_unsupported
+from pykraft.security.acls import VOTER_PRINCIPALS_KEY, AuthorizerSettings, voter_principals
+from pykraft.security.settings import (
+    HTTP_NAMES,
+    NAMES,
+    PROTOCOL_NAMES,
+    Security,
+    is_of_security,
+    protocol_of,
+    refuse_unsupported,
+)
 from pykraft.types import LISTENERS_MAX, PORT_MAX, Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -232,6 +241,8 @@ def _node_config(properties: Mapping[str, str]) -> ParsedConfig:
         advertised_listeners=advertised,
         controller_listener_names=names,
         security=security,
+        authorizer=AuthorizerSettings.of(reader.text),
+        voter_principals=voter_principals(reader.text(VOTER_PRINCIPALS_KEY)),
         voters=voters,
         bootstrap_servers=bootstrap,
         log_dir=reader.log_dir(),
@@ -459,16 +470,21 @@ class _Reader:
 
     def security(self, listeners: Listeners, voters_listener: str) -> tuple[tuple[str, Security], ...]:
         """How each listener is protected; one that the map does not have is its own protocol name, or PLAINTEXT."""
-        refuse_unsupported(self._left, listeners=tuple(name for name, _ in listeners))
         map_key = "listener.security.protocol.map"
         mapped: dict[str, str] = {}
         for item in self._items(map_key):
             name, _, protocol = (part.strip().upper() for part in item.partition(":"))
             if not name or protocol not in PROTOCOL_NAMES:
                 raise ConfigError(map_key, item, f"NAME:PROTOCOL with one of {', '.join(PROTOCOL_NAMES)}")
+            if name in HTTP_NAMES and "SASL" in protocol and listeners.get(name) is None:
+                raise ConfigError(map_key, item, "HTTP has no SASL: SSL, and a certificate if ssl.client.auth=required")
             mapped[name] = protocol
+        # HTTP has addresses of its own; they are protected as if they were listeners of these names.
+        names = [name for name, _ in listeners]
+        names += [name for name in HTTP_NAMES if name in mapped and name not in names]
+        refuse_unsupported(self._left, listeners=tuple(names))
         found = []
-        for name, _ in listeners:
+        for name in names:
             key, given = (map_key, f"{name}:{mapped[name]}") if name in mapped else ("listeners", name)
             protocol = mapped.get(name, name if name in PROTOCOL_NAMES else "PLAINTEXT")
             found.append((name, Security.of_listener(name, protocol_of(key, given, protocol), self._left)))

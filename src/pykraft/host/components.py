@@ -14,6 +14,7 @@ from typing import Protocol
 from pykraft.config import NodeConfig
 from pykraft.core.log_view import LogView
 from pykraft.core.status import Status
+from pykraft.host.authorization import Guard
 from pykraft.host.clients.client_requests import ClientRequests
 from pykraft.host.delivery import Delivery
 from pykraft.host.describe_cluster import describe_cluster
@@ -33,6 +34,7 @@ from pykraft.host.snapshots.store import SnapshotStore
 from pykraft.log.scrub import ScrubbableLog
 from pykraft.protocol.schema import Body
 from pykraft.rpc.context import RpcContext
+from pykraft.security.acls import Authorizer
 from pykraft.types import KRAFT_VERSIONS, Offset, ReplicaKey
 
 
@@ -62,6 +64,7 @@ class Components:
     held: HeldMessages
     recent: RecentBatches
     reads: FetchReads
+    guard: Guard | None
     inbound: Inbound
     peers: Peers
     producers: Producers
@@ -98,9 +101,11 @@ def assemble(  # noqa: PLR0913 - what a node is made of
     own_problem: Callable[[], str | None] = lambda: None,
     groups_from: Offset | None = None,
     rng: Random,
+    authorizer: Authorizer | None = None,
 ) -> Components:
     """Build the components of a node whose recovered log is in ``view``; ``own_problem`` says why it cannot vote."""
-    inbox, held, context = Inbox(), HeldMessages(), RpcContext.of(config)
+    inbox, held = Inbox(), HeldMessages()
+    guard = Guard.of(ports, config, lambda: status().voters, authorizer)
     recent = RecentBatches(end_offset=view.end_offset, size_bytes_max=config.log.recent_size_bytes_max)
     scrubbing = Scrubbing(ports, inbox, log, config.log)
     producers = Producers(batch_size_bytes_max=config.raft.batch_size_bytes_max)
@@ -109,8 +114,11 @@ def assemble(  # noqa: PLR0913 - what a node is made of
     delivery = Delivery(ports, log, recent, view.start_offset, scrubbing.suspect, snapshots.reading)
     groups = GroupLog(inbox, producers, delivery, status, config, first_offset=groups_from)
     creation = SnapshotCreation(ports, inbox, snapshot_files, log, recent, snapshots.troubles.writing, hold=groups.hold)
-    serve = partial(ClientRequests, config, status, ports, inbox, producers, groups, rng, reads=reads, view=view)
-    clients = serve(log=log) if config.client_listeners else None
+    clients = None
+    if config.client_listeners:
+        clients = ClientRequests(
+            config, status, ports, inbox, producers, groups, rng, reads=reads, view=view, log=log, guard=guard
+        )
     return Components(
         ports=ports,
         clients=clients,
@@ -120,32 +128,18 @@ def assemble(  # noqa: PLR0913 - what a node is made of
         held=held,
         recent=recent,
         reads=reads,
-        inbound=Inbound(
-            ports,
-            inbox,
-            held,
-            context=context,
-            node_id=-1 if config.node_id is None else config.node_id,
-            describe_cluster=_description(config, status, own_problem),
-            kraft_versions=KRAFT_VERSIONS if config.may_vote else None,
-            kraft_version=lambda: status().kraft_version,
-            operator_listeners=config.operator_listeners,
-            clients=clients,
-            client_listeners=config.client_listeners,
-            refuses_controller_requests=config.may_vote and config.is_kafkas_log,
-            controller_listeners=[name.upper() for name in config.controller_listener_names],
-            serves_produce=config.serves_produce,
-            sasl_listeners=config.sasl_listeners,
-        ),
+        guard=guard,
+        inbound=_inbound(ports, inbox, held, config, status, own_problem, clients, guard),
         peers=Peers(
             ports,
             inbox,
             held,
-            context=context,
+            context=RpcContext.of(config),
             client_id=f"raft-client-{-1 if key is None else key.id}",
             request_timeout_ms=config.raft.request_timeout_ms,
             find_batch=partial(_find_batch, view, reads),
             on_pykraft=(lambda _: None) if clients is None else clients.profile.found_pykraft,
+            guard=guard,
         ),
         producers=producers,
         delivery=delivery,
@@ -155,6 +149,36 @@ def assemble(  # noqa: PLR0913 - what a node is made of
         removal=_removal(ports, config, snapshot_files, view),
         snapshot_creation=creation,
         voter_mismatch=VoterMismatch(ports, config, key),
+    )
+
+
+def _inbound(  # noqa: PLR0917 - as of Inbound
+    ports: Ports,
+    inbox: Inbox,
+    held: HeldMessages,
+    config: NodeConfig,
+    status: Callable[[], Status],
+    own_problem: Callable[[], str | None],
+    clients: ClientRequests | None,
+    guard: Guard | None,
+) -> Inbound:
+    return Inbound(
+        ports,
+        inbox,
+        held,
+        context=RpcContext.of(config),
+        node_id=-1 if config.node_id is None else config.node_id,
+        describe_cluster=_description(config, status, own_problem),
+        kraft_versions=KRAFT_VERSIONS if config.may_vote else None,
+        kraft_version=lambda: status().kraft_version,
+        operator_listeners=config.operator_listeners,
+        clients=clients,
+        client_listeners=config.client_listeners,
+        refuses_controller_requests=config.may_vote and config.is_kafkas_log,
+        controller_listeners=[name.upper() for name in config.controller_listener_names],
+        serves_produce=config.serves_produce,
+        sasl_listeners=config.sasl_listeners,
+        guard=guard,
     )
 
 

@@ -41,6 +41,8 @@ from pykraft.host.producers import UNDECIDED_PROPOSALS_MAX, ProposalOutcome
 from pykraft.host.snapshots.creation import Loader, NewSnapshot, OnSkipped
 from pykraft.log.fs import Fs
 from pykraft.log.lane import OrderedLane
+from pykraft.security.acls import Authorizer
+from pykraft.security.principal import UNKNOWN_END, RemoteEnd
 from pykraft.snapshot.writer import Serializer
 from pykraft.types import Buffer, Epoch, Instant, Io, NodeId, Offset, OffsetAndEpoch, Uuid
 
@@ -141,7 +143,9 @@ R = TypeVar("R")
 class Host:
     """`open` creates it, `start` comes next, `close` last."""
 
-    def __init__(self, ports: Ports, opened: Opened, rng: Random, core: type[Raft] = Raft) -> None:
+    def __init__(
+        self, ports: Ports, opened: Opened, rng: Random, core: type[Raft] = Raft, authorizer: Authorizer | None = None
+    ) -> None:
         self._core = core
         self._opened = opened
         self._rng = rng
@@ -157,15 +161,25 @@ class Host:
             own_problem=lambda: self._leaderless.own_problem,
             groups_from=opened.groups_from,
             rng=rng,
+            authorizer=authorizer,
         )
         self._stepping = Stepping(self._components)
         self._leaderless = LeaderlessReport(ports, opened.config, opened.key, self._components.peers)
 
     @classmethod
-    def open(cls, fs: Fs, ports: Ports, config: NodeConfig, *, rng: Random, core: type[Raft] = Raft) -> Host:
+    def open(
+        cls,
+        fs: Fs,
+        ports: Ports,
+        config: NodeConfig,
+        *,
+        rng: Random,
+        core: type[Raft] = Raft,
+        authorizer: Authorizer | None = None,
+    ) -> Host:
         """Lock the directory and recover its files; everything is durable when this returns.
 
-        ``core`` is another core for simulated nodes that are not ours.
+        ``core`` is another core for simulated nodes that are not ours. ``authorizer`` decides what others may do.
 
         Errors: ConfigError, ForeignDirectoryError, CorruptionError, StorageError: see `open_node`.
         """
@@ -174,19 +188,25 @@ class Host:
             ports.report(Report(text=note))
         for alarm in opened.alarms:
             ports.report(Report(text=alarm, is_alarm=True))
-        return cls(ports, opened, rng, core)
+        return cls(ports, opened, rng, core, authorizer)
 
     def start(self, now: Instant) -> None:
         """Take the first step and start the timers. Errors: UsageError when the directory contradicts the node's id."""
         self._stepping.begin(self._opened.raft(self._rng, now, self._core), now)
 
-    def on_accepted(self, connection: ConnectionId, listener_name: str, _now: Instant) -> None:
-        self._components.inbound.on_accepted(connection, listener_name)
+    def on_accepted(
+        self, connection: ConnectionId, listener_name: str, _now: Instant, end: RemoteEnd = UNKNOWN_END
+    ) -> None:
+        """Somebody connected; ``end`` says who that is, whenever a request comes."""
+        self._components.inbound.on_accepted(connection, listener_name, end)
 
-    def on_connected(self, connection: ConnectionId, _now: Instant) -> None:
+    def on_connected(self, connection: ConnectionId, now: Instant, end: RemoteEnd = UNKNOWN_END) -> None:
+        """A dial succeeded; ``end`` says who is there."""
         dialer = self._components.dialer(connection)
         if dialer is not None:
-            dialer.on_connected(connection)
+            dialer.on_connected(connection, end)
+            if self._components.guard is not None:  # it may be somebody else
+                self._stepping.run(now)
 
     def on_closed(self, connection: ConnectionId, now: Instant, *, is_refused: bool = False, reason: str = "") -> None:
         """A connection ended without `Ports.close`, or a dial failed; ``is_refused`` when nobody listens there.
@@ -437,6 +457,7 @@ class Host:
                 "scrubbed-bytes-total": components.scrubbing.scrubbed_bytes,
                 "failed-snapshots-total": components.snapshots.troubles.count,
                 "undecided-proposals": len(components.producers),
+                "authorization-refusals-total": 0 if components.guard is None else components.guard.refusals,
                 "closed-for-violation-total": components.inbound.violations + components.peers.violations,
             },
             now=now,

@@ -19,16 +19,8 @@ repeat, and their answers, take the shorter way of `pykraft.rpc.fetch_template`.
 ``controller.listener.names``, since whoever reaches them can vote, lead and acknowledge in a voter's name; so are
 `OPERATOR_KEYS`, unless the configuration names others. The APIs of Kafka's clients are where it names them.
 
-A voter among Kafka's controllers also names what brokers and controllers ask the active one, which they take the
-leader of the metadata log for. A node of ours leads it for a moment at most, so it answers NOT_CONTROLLER, and the
-sender asks the next leader. ApiVersions must name these APIs: a broker of Kafka 4.3.1 that misses one there fails the
-request, and never looks for another controller again. Nothing in such an answer depends on the request, so the request
-is not read and the answers are constants: throttle time int32 but in Envelope, error int16, the default of each further
-field, no tagged fields.
-
 Source: Kafka's ``SocketServer`` and ``RequestChannel``; KIP-511, KIP-919, KIP-1242; Kafka 4.4's
-``KafkaApis.handleApiVersionsRequest``; KIP-500, KIP-590 (Envelope), KIP-631 (brokers), KIP-858 (directories); Kafka's
-``NodeToControllerRequestThread``, which disconnects and repeats the request; seen with Kafka 4.3.1 (ADR 071, ADR 078).
+``KafkaApis.handleApiVersionsRequest``; ADR 071.
 """
 
 from __future__ import annotations
@@ -37,13 +29,14 @@ import struct
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import Final, Protocol, TypeAlias
 
 from pykraft.core.effects import Report
 from pykraft.core.events import UNSEEN_SIZE_BYTES, AnswerLeaving, RequestAbandoned, RequestReceived
 from pykraft.core.messages import DescribeQuorumResponse, FetchRequest, Request, Response
 from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.host import controller_answers
+from pykraft.host.authorization import Guard, refused_body
 from pykraft.host.inbox import HeldMessages, Inbox
 from pykraft.host.ports import ConnectionId, Ports
 from pykraft.protocol import api
@@ -54,55 +47,11 @@ from pykraft.protocol.schema import Body, Versions
 from pykraft.rpc import api_versions, codec
 from pykraft.rpc.context import Refusal, RpcContext
 from pykraft.rpc.fetch_template import AnswerWriter, RequestReader
+from pykraft.security.acls import AclOperation
+from pykraft.security.principal import UNKNOWN_END, RemoteEnd
 from pykraft.types import Buffer, ReportKind, VersionRange
 
-_NO_TAGS: Final = b"\0"
-_NULL: Final = b"\0"
-_EMPTY_ARRAY: Final = b"\1"
-_REFUSED: Final = struct.pack(">ih", 0, ErrorCode.NOT_CONTROLLER)
 _HEADER: Final = struct.Struct(">i")
-
-
-class ControllerApi(IntEnum):
-    """APIs of Kafka's active controller that brokers and other controllers call by themselves."""
-
-    ALTER_PARTITION = 56
-    ENVELOPE = 58
-    BROKER_REGISTRATION = 62
-    BROKER_HEARTBEAT = 63
-    ALLOCATE_PRODUCER_IDS = 67
-    CONTROLLER_REGISTRATION = 70
-    ASSIGN_REPLICAS_TO_DIRS = 73
-
-
-@dataclass(frozen=True, slots=True)
-class Constant:
-    """The versions of an API, and the body of the answer in each of them."""
-
-    versions: Versions
-    body: bytes
-
-
-ANSWERS: Final[Mapping[int, Constant]] = {
-    ControllerApi.ALTER_PARTITION: Constant(Versions(2, 3), _REFUSED + _EMPTY_ARRAY + _NO_TAGS),
-    ControllerApi.ENVELOPE: Constant(Versions(0, 0), _NULL + struct.pack(">h", ErrorCode.NOT_CONTROLLER) + _NO_TAGS),
-    # Broker epoch -1.
-    ControllerApi.BROKER_REGISTRATION: Constant(Versions(0, 4), _REFUSED + struct.pack(">q", -1) + _NO_TAGS),
-    # Not caught up, fenced, not to shut down.
-    ControllerApi.BROKER_HEARTBEAT: Constant(Versions(0, 2), _REFUSED + bytes((False, True, False)) + _NO_TAGS),
-    # No ids: the first is 0, and there are 0.
-    ControllerApi.ALLOCATE_PRODUCER_IDS: Constant(Versions(0, 0), _REFUSED + struct.pack(">qi", 0, 0) + _NO_TAGS),
-    ControllerApi.CONTROLLER_REGISTRATION: Constant(Versions(0, 0), _REFUSED + _NULL + _NO_TAGS),
-    ControllerApi.ASSIGN_REPLICAS_TO_DIRS: Constant(Versions(0, 0), _REFUSED + _EMPTY_ARRAY + _NO_TAGS),
-}
-SERVED: Final[Mapping[int, Versions]] = {key: constant.versions for key, constant in ANSWERS.items()}
-
-
-def answer(api_key: int, correlation_id: int) -> bytes:
-    """The whole answer to a request of one of these APIs: response header v1, and the body."""
-    return _HEADER.pack(correlation_id) + _NO_TAGS + ANSWERS[api_key].body
-
-
 _ILLEGAL_SASL_STATE: Final = struct.pack(">hi", ErrorCode.ILLEGAL_SASL_STATE, 0)
 """Kafka's answer where no SASL is spoken: the error, and no mechanisms."""
 OPERATOR_KEYS: Final = frozenset(
@@ -148,7 +97,7 @@ class ServedApis:
         self._controller_listeners = controller_listeners
         self._sasl_listeners = sasl_listeners
         self._clients = {key: _CLIENTS[key] for key in _CLIENTS if key != ApiKey.PRODUCE or serves_produce}
-        self._refused = SERVED if refuses_controller_requests else {}
+        self._refused = controller_answers.SERVED if refuses_controller_requests else {}
         self._served: dict[tuple[str, bool], Mapping[int, Versions]] = {}
 
     def on(self, listener: str, *, forwards: bool) -> Mapping[int, Versions]:
@@ -177,7 +126,7 @@ class ServedApis:
     def refusal(self, header: RequestHeader, listener: str) -> list[Buffer] | None:
         """The answer to a request for Kafka's active controller, or for SASL; None for any other request."""
         if header.api_key in self._refused:
-            return [answer(header.api_key, header.correlation_id)]
+            return [controller_answers.answer(header.api_key, header.correlation_id)]
         key = ApiKey.SASL_HANDSHAKE
         is_handshake = header.api_key == key and header.api_version in SASL_APIS[key]
         if is_handshake and listener.upper() in self._client_listeners:
@@ -269,6 +218,10 @@ class Requester(Protocol):
     def listener(self) -> str:
         """Name of the listener."""
 
+    @property
+    def end(self) -> RemoteEnd:
+        """Who it is, as far as that was proven."""
+
 
 class Clients(Protocol):
     """Answers requests of Kafka's own clients; see `pykraft.host.clients.client_requests.ClientRequests`."""
@@ -322,6 +275,7 @@ class _Requester:
 
     connection: ConnectionId
     listener: str
+    end: RemoteEnd
     wire: AcceptedConnection
     requests: deque[_Request] = field(default_factory=deque)
     software: str | None = None
@@ -351,6 +305,7 @@ class Inbound:
         controller_listeners: Collection[str] | None = None,
         serves_produce: bool = True,
         sasl_listeners: Collection[str] = (),
+        guard: Guard | None = None,
     ) -> None:
         """``node_id`` is -1 for a node without one.
 
@@ -359,8 +314,11 @@ class Inbound:
         ``controller_listeners`` serve replicas and Forward; None: all do. ``operator_listeners`` serve `OPERATOR_KEYS`;
         None: those of replicas do. ``client_listeners`` serve all that ``clients`` answers. All names are in upper
         case. ``refuses_controller_requests``: a voter among Kafka's controllers answers what is for the active one with
-        NOT_CONTROLLER. Without ``serves_produce`` none serves Produce. On ``sasl_listeners`` connections authenticate.
+        NOT_CONTROLLER. Without ``serves_produce`` none serves Produce. ``guard`` refuses what others may not do; None:
+        they may do everything. On
+        ``sasl_listeners`` connections authenticate.
         """
+        self._guard = guard
         self.violations = 0
         """Number of connections that were closed because of invalid requests."""
         self._ports = ports
@@ -389,9 +347,10 @@ class Inbound:
         self._watched: dict[ConnectionId, _Requester] = {}
         self._next_request_id = 1
 
-    def on_accepted(self, connection: ConnectionId, listener: str) -> None:
+    def on_accepted(self, connection: ConnectionId, listener: str, end: RemoteEnd = UNKNOWN_END) -> None:
+        """Somebody connected; ``end`` says for each request who that is."""
         self._requesters[connection] = _Requester(
-            connection=connection, listener=listener, wire=AcceptedConnection(self._context)
+            connection=connection, listener=listener, end=end, wire=AcceptedConnection(self._context)
         )
 
     def answer_api_versions(self, listener: str, data: Buffer) -> list[Buffer]:
@@ -490,10 +449,14 @@ class Inbound:
                 header, data, requester.listener, forwards=forwards
             )
             self._answer(self._note(requester, header), answer)
-        elif self._clients is not None and self._is_of_client(self._clients, requester, header, data):
+        elif (self._guard is not None and self._is_refused(self._guard, requester, header)) or (
+            self._clients is not None and self._is_of_client(self._clients, requester, header, data)
+        ):
             pass
         elif header.api_key == ApiKey.DESCRIBE_CLUSTER:
-            body = self._describe_cluster(api.decode_request_body(header, data), requester.listener)
+            wanted = api.decode_request_body(header, data)
+            may = self._guard is None or self._guard.allows(requester, header.api_key, AclOperation.DESCRIBE)
+            body = self._describe_cluster(wanted, requester.listener) if may else refused_body(header.api_key)
             answer = api.encode_response(header.api_key, header.api_version, header.correlation_id, body)
             self._answer(self._note(requester, header), answer)
         elif self.serve_forward is not None and header.api_key == ApiKey.FORWARD in self._served(requester.listener):
@@ -505,13 +468,27 @@ class Inbound:
         elif header.api_key not in ANSWERED_KEYS or header.api_key not in self._served(requester.listener):
             raise ProtocolError(f"it asks for API {header.api_key}, which this node does not serve")
         else:
-            message = requester.wire.decode(header, data)
-            if isinstance(message, Refusal):
-                self._answer(self._note(requester, header), requester.wire.encode(header, message))
-                return
-            self._pass_on(requester, header, message)
+            self._pass_on(requester, header, requester.wire.decode(header, data))
 
-    def _pass_on(self, requester: _Requester, header: api.RequestHeader, message: Request) -> None:
+    def _is_refused(self, guard: Guard, requester: _Requester, header: api.RequestHeader) -> bool:
+        """Answer a request that this requester may not make; False for any that is served here, or nowhere."""
+        key, versions = header.api_key, self._served(requester.listener).get(header.api_key)
+        if versions is None or header.api_version not in versions or guard.admits(requester, key):
+            return False
+        if key in controller_answers.ANSWERS:
+            code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            answer: list[Buffer] = [controller_answers.answer(key, header.correlation_id, code)]
+        else:
+            answer = encode_response(key, header.api_version, header.correlation_id, refused_body(key))
+        self._answer(self._note(requester, header), answer)
+        return True
+
+    def _pass_on(self, requester: _Requester, header: api.RequestHeader, message: Request | Refusal) -> None:
+        if self._guard is not None:
+            message = self._guard.checked(requester, header, message)
+        if isinstance(message, Refusal):
+            self._answer(self._note(requester, header), requester.wire.encode(header, message))
+            return
         if self._clients is not None and isinstance(message, FetchRequest):
             self._clients.replica_fetched(message, requester.software)
         request_id = self._note(requester, header).request_id

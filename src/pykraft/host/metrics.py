@@ -226,6 +226,12 @@ HOST_METRICS: Final = (
         "requests and answers that wanted to raise the epoch too far",
     ),
     ours(
+        "authorization-refusals-total",
+        MetricKind.COUNTER,
+        "refusals",
+        "what others wanted and may not do, and requests in the name of a node that is another one",
+    ),
+    ours(
         "closed-for-violation-total",
         MetricKind.COUNTER,
         "connections",

@@ -24,6 +24,7 @@ from pykraft.core import messages
 from pykraft.core.effects import Peer, Report, Send
 from pykraft.core.events import AnswerArriving, ConnectionLost, ResponseReceived, SendFailed
 from pykraft.errors import ErrorCode, ProtocolError, error_name
+from pykraft.host.authorization import Guard
 from pykraft.host.inbox import NO_BATCHES, HeldMessages, Inbox, MessageKey
 from pykraft.host.ports import AT_ONCE_MS, ConnectionId, Ports
 from pykraft.protocol.messages import ApiKey
@@ -31,6 +32,7 @@ from pykraft.rpc.codec import Answer
 from pykraft.rpc.connection import DialedConnection
 from pykraft.rpc.context import RpcContext
 from pykraft.rpc.fetched import read_batches, with_batches
+from pykraft.security.principal import UNKNOWN_END, RemoteEnd
 from pykraft.types import Buffer, Endpoint, Instant, NodeId, Offset, ReportKind
 
 INCONSISTENT_VOTER_SET: Final = 94
@@ -127,7 +129,7 @@ class _Contact:
 class Peers:
     """All peers of one node."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all by name, and each is a neighbor or a setting of its own
         self,
         ports: Ports,
         inbox: Inbox,
@@ -138,8 +140,13 @@ class Peers:
         request_timeout_ms: int,
         find_batch: FindBatch,
         on_pykraft: Callable[[NodeId], None] = lambda _: None,
+        guard: Guard | None = None,
     ) -> None:
-        """``on_pykraft`` hears the id of each peer that serves an API of pykraft's own."""
+        """``on_pykraft`` hears the id of each peer that serves an API of pykraft's own.
+
+        ``guard`` says which principal may answer as which node; None: any.
+        """
+        self._guard = guard
         self.violations = 0
         """Number of connections that were closed because of invalid responses."""
         self._ports = ports
@@ -181,11 +188,17 @@ class Peers:
         """From now on, tell the core of idle connections that end, too."""
         self._is_shutting_down = True
 
-    def on_connected(self, connection: ConnectionId) -> None:
-        """A dial succeeded: negotiate."""
+    def on_connected(self, connection: ConnectionId, end: RemoteEnd = UNKNOWN_END) -> None:
+        """A dial succeeded: negotiate, unless it is somebody else who answers there."""
         contact = self._by_connection.get(connection)
         if contact is not None and contact.link is not None:
             contact.is_connected = True
+            # Bootstrap servers have no id yet, and nothing of theirs counts as a vote.
+            if self._guard is not None and contact.peer.id >= 0:
+                problem = self._guard.impostor(end.principal, contact.peer.id, is_dialed=True)
+                if problem is not None:
+                    self._give_up(contact, problem)
+                    return
             self._ports.send(connection, contact.link.wire.negotiate())
 
     def on_closed(self, connection: ConnectionId, *, is_refused: bool = False, reason: str = "") -> None:

@@ -11,6 +11,7 @@ from typing import Any, Final, NewType, Protocol, TypeVar
 
 from pykraft.core.effects import Report
 from pykraft.log.lane import Job
+from pykraft.security.principal import RemoteEnd
 from pykraft.types import Buffer, Endpoint
 
 T = TypeVar("T")
@@ -96,7 +97,7 @@ class Ports(Protocol):
 class Dialer(Protocol):
     """A part of a host that dials: it hears what becomes of its connections."""
 
-    def on_connected(self, connection: ConnectionId) -> None:
+    def on_connected(self, connection: ConnectionId, end: RemoteEnd) -> None:
         """The dial succeeded."""
 
     def on_closed(self, connection: ConnectionId, *, is_refused: bool = False, reason: str = "") -> None:

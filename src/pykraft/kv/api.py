@@ -3,9 +3,9 @@
 Each call is a POST to a path of its own with a JSON object, so that keys need no escaping and a call is one line of
 `curl`. What a call changes is applied once, or its error says what is known (`pykraft.kv.json_form`). Bodies are
 read, and answers written, within bounds of size and time: a client that reads too slowly is disconnected, and its
-answer ends short of its length or of the last chunk, which every HTTP client notices. There is no authentication. A web
-page that is open in a browser on the same machine reaches loopback addresses, too: requests that name an ``Origin`` are
-refused.
+answer ends short of its length or of the last chunk, which every HTTP client notices. Whoever connects may do
+everything, unless credentials are wanted. A web page that is open in a browser on the same machine reaches loopback
+addresses, too: requests that name an ``Origin`` are refused.
 
 A watch is an answer of JSON lines without an end. It has no queue: it reads the store's changes as fast as its client
 reads the answer. Invariant: a watch either delivers every change from its revision on, each once and in order, or its
@@ -285,6 +285,7 @@ def _lock_keys(name: str, lease: int) -> tuple[str, str]:
 RANGE_SIZE_BYTES_MAX: Final = 1 << 20
 """Keys and values in the answer to one range; at least one item is in it."""
 
+WANTED: Final = (b"www-authenticate: Basic realm=pykraft", b"www-authenticate: Bearer")
 _Call: TypeAlias = Callable[[json_form.JsonFields, int], Awaitable[dict[str, Any]]]
 """Takes the fields of the body and the timeout in ms; returns the answer."""
 
@@ -294,8 +295,10 @@ logger = logging.getLogger("pykraft")
 class KeyValueApi:
     """The application of one node; it must run on the node's loop."""
 
-    def __init__(self, node: Replicated[KeyValues]) -> None:
+    def __init__(self, node: Replicated[KeyValues], *, allow: Callable[[bytes], bool] | None = None) -> None:
+        """``allow`` says whether a request with this Authorization (RFC 9110 §11.6.2), or none, is answered."""
         self._node = node
+        self._allow = allow
         self._watches = WatchStreams(node)
         self._lock_calls = 0
         self._calls: Mapping[str, _Call] = {
@@ -337,6 +340,9 @@ class KeyValueApi:
     async def _serve(self, exchange: Exchange) -> None:
         if b"origin" in exchange.headers:
             raise json_form.RequestRefusedError(HTTPStatus.FORBIDDEN, "browser", "requests of web pages are refused")
+        if self._allow is not None and not self._allow(exchange.headers.get(b"authorization", b"")):
+            told = "a user and password, or a token, of --credentials-file is wanted"
+            raise json_form.RequestRefusedError(HTTPStatus.UNAUTHORIZED, "unauthorized", told, *WANTED)
         if exchange.path == "/v1/status":
             self._require(exchange, "GET")
             await exchange.answer(self._status())

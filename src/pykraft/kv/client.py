@@ -13,6 +13,7 @@ import base64
 import http.client
 import json
 import re
+import ssl
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
@@ -23,6 +24,9 @@ from urllib.parse import unquote, urlsplit
 from pykraft import errors
 from pykraft.kv.json_form import NOT_APPLIED
 from pykraft.recipes.key_value_store import HELD_SHARE, KEEPS
+from pykraft.security.contexts import Side, TlsContext
+from pykraft.security.settings import IN_THE_CLEAR, Security
+from pykraft.server.binding import in_words
 
 URLS_MAX: Final = 15
 ANSWER_SIZE_BYTES_MAX: Final = 1 << 24
@@ -46,10 +50,12 @@ class _TryNextError(Exception):
 class KeyValueClient:
     """Asks the nodes at these URLs; ``timeout_s`` is for each call, all tries included."""
 
-    def __init__(self, urls: Sequence[str], *, timeout_s: float, token: str | None = None) -> None:
-        """``token`` is for a proxy in front of the nodes; a user and password in a URL go before it.
+    def __init__(
+        self, urls: Sequence[str], *, timeout_s: float, token: str | None = None, security: Security = IN_THE_CLEAR
+    ) -> None:
+        """A user and password in a URL go before ``token``; ``security`` has whom to trust at https, and a certificate.
 
-        Errors: UsageError for what is not a URL, or not a token.
+        Errors: UsageError for what is not a URL, or not a token; ConfigError for ``security``.
         """
         if token is not None and not TOKEN.fullmatch(token):
             raise errors.UsageError("the token is empty, or has characters that no header may have")
@@ -61,6 +67,9 @@ class KeyValueClient:
         ]
         if not 1 <= len(self._nodes) <= URLS_MAX:
             raise errors.UsageError(f"--url: give 1 to {URLS_MAX} addresses, as http://host:port,…")
+        self._tls = TlsContext(security, Side.CLIENT).current if security.uses_tls else None
+        if self._tls is not None and not all(node.is_tls for node in self._nodes):
+            raise errors.UsageError("--url: with security.protocol=SSL each node is https://…, not http://…")
         self._timeout_s = timeout_s
         self._at = 0
 
@@ -157,8 +166,12 @@ class KeyValueClient:
     def _connected(self, timeout_s: float) -> tuple[http.client.HTTPConnection, str]:
         """A connection to the current node. Errors: _TryNextError."""
         is_tls, host, port, _ = self._nodes[self._at]
-        kind = http.client.HTTPSConnection if is_tls else http.client.HTTPConnection
-        connection = kind(host, port, timeout=min(CONNECT_TIMEOUT_S, timeout_s))
+        wait_s = min(CONNECT_TIMEOUT_S, timeout_s)
+        connection: http.client.HTTPConnection
+        if is_tls:
+            connection = http.client.HTTPSConnection(host, port, timeout=wait_s, context=self._tls)
+        else:
+            connection = http.client.HTTPConnection(host, port, timeout=wait_s)
         try:
             connection.connect()
         except (OSError, UnicodeError) as error:
@@ -252,6 +265,8 @@ def _error_of(status: int, answer: dict[str, Any] | None, name: str, *, changes:
 def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
+    if isinstance(error, ssl.SSLError):
+        return in_words(error)
     return (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()
 
 

@@ -8,16 +8,23 @@ Source: uvicorn's settings and its class H11Protocol; ours (ADR 085).
 """
 
 import asyncio
+import hmac
+import logging
 import socket
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from pykraft import errors
 from pykraft.kv.api import ABORT
 from pykraft.machine.asgi import AsgiApp, AsgiReceive, AsgiScope, AsgiSend
+from pykraft.security.contexts import TlsContext
+from pykraft.server.secured import HandshakeServer
 
 CONNECTIONS_MAX: Final = 500
 HEAD_SIZE_BYTES_MAX: Final = 1 << 14
@@ -25,6 +32,8 @@ HEAD_SIZE_BYTES_MAX: Final = 1 << 14
 WATCH_INTERVAL_S: Final = 5.0
 IDLE_S: Final = 15.0
 BACKLOG: Final = 100
+
+logger = logging.getLogger("pykraft")
 
 
 class BoundedConnection(H11Protocol):
@@ -68,8 +77,8 @@ class BoundedConnection(H11Protocol):
 class HttpServer:
     """A server within a program that handles its signals itself."""
 
-    def __init__(self, app: AsgiApp, sockets: Sequence[socket.socket]) -> None:
-        """The sockets listen already; the server closes them."""
+    def __init__(self, app: AsgiApp, sockets: Sequence[socket.socket], tls: TlsContext | None = None) -> None:
+        """The sockets listen already; the server closes them. With ``tls`` connections begin with a handshake."""
         config = uvicorn.Config(
             app,
             http=BoundedConnection,
@@ -86,7 +95,7 @@ class HttpServer:
             h11_max_incomplete_event_size=HEAD_SIZE_BYTES_MAX,
             backlog=BACKLOG,
         )
-        self._server = _Server(config)
+        self._server = _Server(config) if tls is None else _TlsServer(config, tls)
         self._sockets = list(sockets)
 
     async def run(self) -> None:
@@ -105,3 +114,68 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Take no signal: the command ends the service."""
         yield
+
+
+class _TlsServer(_Server):
+    """Connections come from `HandshakeServer`, so that renewed certificates and bounds are those of a node's."""
+
+    def __init__(self, config: uvicorn.Config, tls: TlsContext) -> None:
+        super().__init__(config)
+        self._tls = tls
+        self._handshakes: list[HandshakeServer] = []
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup([])
+
+        def connection() -> BoundedConnection:
+            return BoundedConnection(self.config, self.server_state, self.lifespan.state)
+
+        self._handshakes = [
+            # What strangers do wrong is not for the log here either.
+            HandshakeServer(each, self._tls, connection, failed=lambda text: logger.debug("a TLS handshake: %s", text))
+            for each in sockets or ()
+        ]
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for each in self._handshakes:
+            each.close()
+        await super().shutdown(sockets)
+
+
+class Credentials:
+    """The users and tokens of a file, one a line: ``user:password`` or a token. A changed file counts at once."""
+
+    def __init__(self, path: Path) -> None:
+        """Errors: UsageError for a file that cannot be read, or has none."""
+        self._path = path
+        self._seen = self._state()
+        self._headers = self._read()
+
+    def allow(self, header: bytes) -> bool:
+        """Whether this is the Authorization of a user or token of the file."""
+        seen = self._state()
+        if seen != self._seen:
+            self._seen = seen
+            try:
+                self._headers = self._read()
+            except errors.UsageError as error:
+                logger.error("changed credentials are not taken up, the former ones stay in use: %s", error)  # noqa: TRY400 - no bug
+        # Each is compared, and in constant time: neither tells how much of a guess was right.
+        return any([hmac.compare_digest(header, each) for each in self._headers])  # noqa: C419
+
+    def _state(self) -> tuple[int, int] | None:
+        try:
+            stat = self._path.stat()
+        except OSError:
+            return None
+        return stat.st_mtime_ns, stat.st_ino
+
+    def _read(self) -> list[bytes]:
+        try:
+            lines = [line.strip() for line in self._path.read_text("utf-8").splitlines() if line.strip()]
+        except (OSError, ValueError) as error:
+            problem = getattr(error, "strerror", None) or "it is not UTF-8"
+            raise errors.UsageError(f"--credentials-file {self._path}: {problem}") from error
+        if not lines:
+            raise errors.UsageError(f"--credentials-file {self._path}: it has no line user:password, and no token")
+        return [b"Basic " + b64encode(line.encode()) if ":" in line else b"Bearer " + line.encode() for line in lines]

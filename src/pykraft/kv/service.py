@@ -29,8 +29,11 @@ from pykraft.local.voters import QUICK, SOURCES, free_ports, voter_properties, w
 from pykraft.machine import Replicated
 from pykraft.process.extras import imported_for
 from pykraft.recipes import KeyValues
+from pykraft.security.contexts import Side, TlsContext
+from pykraft.security.settings import KEY_VALUE_NAME
 from pykraft.server.binding import accepted_max, listening_sockets, not_bound, port_of
 from pykraft.server.run import notify_ready
+from pykraft.server.secured import REFRESH_S
 from pykraft.types import Endpoint, Uuid, uuid_text
 
 ASK_TIMEOUT_S: Final = 2.0
@@ -132,11 +135,19 @@ def require_package() -> None:
         import pykraft.kv.http_server  # noqa: F401 - only whether it is there
 
 
-async def serve(config: NodeConfig, at: Endpoint, *, hold_at: Collection[int] = ()) -> None:
-    """Run the node and its API until a signal. Errors: ConfigError for an address; those of a node."""
-    require_package()
-    from pykraft.kv.http_server import HttpServer
+async def serve(
+    config: NodeConfig, at: Endpoint, *, hold_at: Collection[int] = (), credentials: Path | None = None
+) -> None:
+    """Run the node and its API until a signal, over TLS if the listener `KEY_VALUE_NAME` is.
 
+    ``credentials`` is a file of users and tokens (`Credentials`). Errors: ConfigError for an address; those of a node.
+    """
+    require_package()
+    from pykraft.kv.http_server import Credentials, HttpServer
+
+    security = config.security_of(KEY_VALUE_NAME)
+    tls = TlsContext(security, Side.SERVER) if security.uses_tls else None
+    known = None if credentials is None else Credentials(credentials)
     accepted_max()  # raises the limit of descriptors, as `pykraft server` does
     try:
         sockets = listening_sockets(at)
@@ -144,13 +155,30 @@ async def serve(config: NodeConfig, at: Endpoint, *, hold_at: Collection[int] = 
         raise not_bound(OPTION, str(at), error) from error
     try:
         async with until_signal(), Replicated(config, KeyValues(), hold_at=hold_at) as node:
-            api = KeyValueApi(node)
-            http = HttpServer(api, sockets)
-            _print_ready(node, config.cluster_id, at, port_of(sockets))
-            await _run(http, api)
+            api = KeyValueApi(node, allow=None if known is None else known.allow)
+            http = HttpServer(api, sockets, tls)
+            if known is None and (tls is None or security.text("ssl.client.auth").lower() != "required"):
+                _warn_of_strangers(at)
+            told = f"{'http' if tls is None else 'https'}://{Endpoint(at.host, port_of(sockets))}"
+            _print_ready(node, config.cluster_id, told)
+            renewal = asyncio.ensure_future(_renew(tls)) if tls is not None else None
+            try:
+                await _run(http, api)
+            finally:
+                if renewal is not None:
+                    renewal.cancel()
     finally:
         for each in sockets:
             each.close()
+
+
+async def _renew(tls: TlsContext) -> None:
+    """Take up changed certificates for new connections, as the node does for its own."""
+    while True:
+        await asyncio.sleep(REFRESH_S)
+        report = await asyncio.to_thread(tls.refresh)
+        if report is not None:
+            logger.log(logging.ERROR if tls.is_stale else logging.INFO, "%s", report)
 
 
 async def _run(http: HttpServer, api: KeyValueApi) -> None:
@@ -163,12 +191,15 @@ async def _run(http: HttpServer, api: KeyValueApi) -> None:
         await serving
 
 
-def _print_ready(node: Replicated[KeyValues], cluster_id: str, at: Endpoint, port: int) -> None:
+def _warn_of_strangers(at: Endpoint) -> None:
     if not _is_loopback(at.host):
         logger.warning("%s is not a loopback address: who reaches it can read and change the whole store", at)
+
+
+def _print_ready(node: Replicated[KeyValues], cluster_id: str, at: str) -> None:
     known = ", ".join(f"{name}://{endpoint}" for name, endpoint in node.node.listeners)
     logger.info("node %s of cluster %s serves %s", node.node.node_id, cluster_id, known)
-    logger.info("key-value store at http://%s", Endpoint(at.host, port))
+    logger.info("key-value store at %s", at)
     notify_ready()
 
 

@@ -225,14 +225,16 @@ def bring_up(
     *,
     node_count: int | None = None,
     first_port: int | None = None,
+    has_tls: bool = False,
     timeout_s: float = UP_TIMEOUT_S,
     report: Callable[[str], None],
     show: Callable[[LocalQuorum], None] = lambda _: None,
 ) -> LocalQuorum:
     """Start what is down of the quorum in this folder, a new one if there is none, and wait for its leader.
 
-    Node 1 of a new quorum listens on ``first_port`` and the others on the next ones, or all on free ones. ``report``
-    gets a line about each node that ended meanwhile although the others found a leader; ``show`` gets the quorum.
+    Node 1 of a new quorum listens on ``first_port`` and the others on the next ones, or all on free ones; with
+    ``has_tls`` its nodes and tools need certificates, which are in the folder. ``report`` gets a line about each node
+    that ended meanwhile although the others found a leader; ``show`` gets the quorum.
 
     An interrupt, also one of ``show``, removes a new quorum again, with the folders made for it.
 
@@ -246,7 +248,7 @@ def bring_up(
         with locked(path):
             is_new = not (path / FILE_NAME).exists()
             try:
-                folder = _quorum_folder(path, node_count, first_port)
+                folder = _quorum_folder(path, node_count, first_port, has_tls=has_tls)
                 return _start(folder, timeout_s, report, show)
             except Exception:
                 raise  # the logs of its nodes say more
@@ -261,10 +263,16 @@ def bring_up(
         raise
 
 
-def _quorum_folder(path: Path, node_count: int | None, first_port: int | None) -> QuorumFolder:
+def _quorum_folder(path: Path, node_count: int | None, first_port: int | None, *, has_tls: bool) -> QuorumFolder:
     if not (path / FILE_NAME).exists():
-        return QuorumFolder.create(path, node_count=node_count or NODES_COUNT, first_port=first_port)
+        count = node_count or NODES_COUNT
+        return QuorumFolder.create(path, node_count=count, first_port=first_port, has_tls=has_tls)
     folder = QuorumFolder.read(path)
+    if has_tls and folder.client_config is None:
+        raise UsageError(
+            f"--tls: the quorum in {path} has none and stays so; "
+            "give another folder with --dir, or remove this one first with `pykraft local down --delete`"
+        )
     if node_count not in (None, len(folder.ports)):
         raise UsageError(
             f"--nodes {node_count}: the quorum in {path} has {counted(len(folder.ports), 'node')}; "
@@ -402,7 +410,11 @@ def _ask(folder: QuorumFolder) -> Quorum | None:
 
 async def _describe(folder: QuorumFolder) -> Quorum | None:
     async with Admin(
-        folder.endpoints, client_id="pykraft-local", cluster_id=folder.cluster_id, patience=ASK_LIMITS
+        folder.endpoints,
+        client_id="pykraft-local",
+        cluster_id=folder.cluster_id,
+        patience=ASK_LIMITS,
+        security=folder.security,
     ) as admin:
         try:
             return await admin.describe_quorum()

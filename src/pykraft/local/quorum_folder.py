@@ -4,6 +4,7 @@
     lock                        locked while a command starts or stops nodes
     n1/server.properties        one folder for each node
     n1/data, n1/node.log, n1/pid
+    certs/, client.properties   of a quorum with TLS: its authority, and what its tools need
 
 Invariant: the ports and the cluster id never change, so the nodes that start here later are the same quorum. Only files
 that pykraft made are ever removed.
@@ -22,6 +23,8 @@ from typing import Any, Final, Self
 
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.voters import HOST, LISTENER, PARTITION, free_ports, voter_properties, write_properties
+from pykraft.security.authority import Authority, write_private
+from pykraft.security.settings import IN_THE_CLEAR, Security
 from pykraft.types import Endpoint, Uuid, uuid_text
 
 VERSION: Final = 1
@@ -33,10 +36,13 @@ CONFIG_NAME: Final = "server.properties"
 LOG_NAME: Final = "node.log"
 PID_NAME: Final = "pid"
 DATA_NAME: Final = "data"
+CERTIFICATES_NAME: Final = "certs"
+CLIENT_NAME: Final = "client.properties"
 _OWN_FILES: Final = (CONFIG_NAME, LOG_NAME, PID_NAME)
 _OF_DATA: Final = ("meta.properties", "replica-proof", ".lock")
 _EXTRA: Final = {"pykraft.client.listeners": LISTENER}
 """On the loopback interface only this machine can append."""
+_TLS: Final = "SSL"
 _LOG_DIRS: Final = re.compile(r"(?m)^log\.dirs=.*$")
 _START_ANEW: Final = "use another folder (--dir), or remove this one to start anew"
 
@@ -73,10 +79,11 @@ class QuorumFolder:
         return cls(path=path.absolute(), cluster_id=cluster_id, ports=ports)
 
     @classmethod
-    def create(cls, path: Path, *, node_count: int, first_port: int | None = None) -> Self:
+    def create(cls, path: Path, *, node_count: int, first_port: int | None = None, has_tls: bool = False) -> Self:
         """Make the folder of a new quorum, on ``first_port`` and the next ones, or on free ones.
 
-        The caller holds its lock. Errors: UsageError when the folder cannot be written.
+        With ``has_tls`` it has an authority of its own. The caller holds its lock. Errors: UsageError when the folder
+        cannot be written, or without the package for certificates.
         """
         chosen = free_ports(node_count) if first_port is None else range(first_port, first_port + node_count)
         ports = dict(enumerate(chosen, start=1))
@@ -84,11 +91,24 @@ class QuorumFolder:
         content = {"version": VERSION, "clusterId": folder.cluster_id, "ports": ports}
         draft = path / DRAFT_NAME
         try:
+            if has_tls:
+                folder._write_certificates()
             draft.write_text(json.dumps(content) + "\n", encoding="utf-8")
             draft.replace(path / FILE_NAME)
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror}: give another folder with --dir") from error
         return folder
+
+    @property
+    def client_config(self) -> Path | None:
+        """The properties file for ``--command-config``; None for a quorum without TLS."""
+        file = self.path / CLIENT_NAME
+        return file if file.exists() else None
+
+    @property
+    def security(self) -> Security:
+        """How its nodes are reached. Errors: ConfigError for a file that somebody changed."""
+        return IN_THE_CLEAR if self.client_config is None else Security.of_client(self._client_properties())
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
@@ -108,6 +128,8 @@ class QuorumFolder:
 
         Errors: UsageError.
         """
+        if self.client_config is not None:
+            write_properties(self.client_config, self._client_properties())  # the folder may have been moved since
         for node_id in self.ports:
             home = self.home(node_id)
             data, config = home / DATA_NAME, home / CONFIG_NAME
@@ -120,13 +142,14 @@ class QuorumFolder:
                     if text != before:
                         config.write_text(text, encoding="utf-8")
                 else:
-                    write_properties(config, voter_properties(data, node_id=node_id, ports=self.ports, extra=_EXTRA))
+                    extra = _EXTRA if self.client_config is None else self._secured(node_id)
+                    write_properties(config, voter_properties(data, node_id=node_id, ports=self.ports, extra=extra))
             except OSError as error:
                 raise UsageError(f"{error.filename}: {error.strerror}: give another folder with --dir") from error
 
     def delete(self) -> list[Path]:
         """Remove what pykraft made here, whose nodes must be down; returns what is left because others made it."""
-        left = self.delete_nodes()
+        left = self.delete_nodes() + _delete_certificates(self.path)
         # The lock goes last: until then no other command makes a new quorum here.
         left += [path for path in _remove(self.path, (FILE_NAME, LOCK_NAME)) if not self._is_home(path)]
         return left
@@ -146,8 +169,44 @@ class QuorumFolder:
                 left += [path for path in _remove(home, _OWN_FILES) if path != data]
         return left
 
+    def _write_certificates(self) -> None:
+        """Errors: OSError; UsageError without the package."""
+        authority = Authority.create()
+        folder = self.path / CERTIFICATES_NAME
+        folder.mkdir()
+        write_private(folder / "ca-key.pem", authority.pem)
+        write_private(folder / "ca.pem", authority.certificate_pem)
+        for name in (*(f"node{node_id}" for node_id in self.ports), "client"):
+            write_private(folder / f"{name}.pem", authority.issue(name, [name, "localhost", HOST]))
+        write_properties(self.path / CLIENT_NAME, self._client_properties())
+
+    def _client_properties(self) -> dict[str, str]:
+        return {"security.protocol": _TLS, **_stores(self.path / CERTIFICATES_NAME, "client")}
+
+    def _secured(self, node_id: int) -> dict[str, str]:
+        return {
+            "listeners": f"{_TLS}://{HOST}:{self.ports[node_id]}",
+            "controller.listener.names": _TLS,
+            "pykraft.client.listeners": _TLS,
+            "ssl.client.auth": "required",
+            # Relative to the node's folder, where it runs: all of it may be moved.
+            **_stores(Path("..", CERTIFICATES_NAME), f"node{node_id}"),
+        }
+
     def _is_home(self, path: Path) -> bool:
         return path in {self.home(node_id) for node_id in self.ports}
+
+
+def _stores(folder: Path, name: str) -> dict[str, str]:
+    return {"ssl.keystore.location": str(folder / f"{name}.pem"), "ssl.truststore.location": str(folder / "ca.pem")}
+
+
+def _delete_certificates(path: Path) -> list[Path]:
+    """Remove those of the quorum in this folder; returns what is left because others made it."""
+    (path / CLIENT_NAME).unlink(missing_ok=True)
+    folder = path / CERTIFICATES_NAME
+    names = ("ca-key.pem", "ca.pem", "client.pem", *(f"node{node_id}.pem" for node_id in range(1, NODES_MAX + 1)))
+    return _remove(folder, names) if folder.is_dir() else []
 
 
 def _remove(folder: Path, names: tuple[str, ...]) -> list[Path]:
@@ -164,6 +223,7 @@ def delete_new(path: Path) -> None:
     """Remove a quorum that was just begun and whose nodes are down, but not its folder. The caller holds its lock."""
     if (path / FILE_NAME).exists():
         QuorumFolder.read(path).delete_nodes()
+    _delete_certificates(path)
     for name in (DRAFT_NAME, FILE_NAME, LOCK_NAME):
         (path / name).unlink(missing_ok=True)
 

@@ -187,8 +187,8 @@ class StateMachine(ABC, Generic[C, R]):
     def validate(self, command: C, /) -> None:
         """Refuse a command before it is in the log: any exception does. By default none is refused.
 
-        The leader calls it, so a command of another node counts as little as that of a stranger; see docs/trust.md. It
-        must not look at the state, which changes until the command is applied.
+        The leader calls it, so a command of another node counts as little as that of a stranger; see docs/security.md.
+        It must not look at the state, which changes until the command is applied.
         """
 
     def version_of(self, command: C, /) -> int:

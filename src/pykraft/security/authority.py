@@ -9,9 +9,11 @@ Source: RFC 5280 (extensions), RFC 6125 (names of hosts); ``cryptography``.
 from __future__ import annotations
 
 import ipaddress
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pykraft.process.extras import imported_for
@@ -82,6 +84,12 @@ class Authority:
             .add_extension(issuer, critical=False)
         )
         return _key_pem(key) + _pem(_signed(builder, self.key)) + self.certificate_pem
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a new file that only its owner can read. Errors: OSError, also if it exists."""
+    with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(content)
 
 
 def _builder(name: str, issuer: str, key: EllipticCurvePrivateKey, days: float) -> CertificateBuilder:

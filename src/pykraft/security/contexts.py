@@ -2,10 +2,11 @@
 
 Invariants: a context verifies the other end, unless ``ssl.client.auth`` or an empty
 ``ssl.endpoint.identification.algorithm`` says otherwise; files that cannot be used leave the context as it was, until
-they can be.
+they can be. Nodes of a quorum trust each other by the same authorities: a node whose own trust store refuses its own
+certificate hears so before it serves, and not from each of its peers.
 
-Source: Kafka's ``SslFactory`` (reconfiguration), ``DefaultSslEngineFactory``; KIP-1119 and KAFKA-20025 for both
-directions; RFC 8446, RFC 9325 (no renegotiation).
+Source: Kafka's ``SslFactory`` (reconfiguration, ``SslEngineValidator``), ``DefaultSslEngineFactory``; KIP-1119 and
+KAFKA-20025 for both directions; RFC 8446, RFC 9325 (no renegotiation).
 """
 
 import os
@@ -25,6 +26,8 @@ from pykraft.security.settings import VERSIONS, Security
 from pykraft.security.stores import KeyStore, files_of, read_key_store, read_trust_store
 
 _TLS_1_3_CIPHERS: Final = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
+_TLS_1_2_CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
+"""With forward secrecy and authenticated encryption, as RFC 9325 and Mozilla's intermediate configuration want it."""
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
@@ -85,17 +88,24 @@ class TlsContext(FromFiles):
 
     what = "certificates"
 
-    def __init__(self, security: Security, side: Side) -> None:
-        """Read the stores. Errors: ConfigError that names the property; UsageError for a package that is missing."""
+    def __init__(self, security: Security, side: Side, *, among_nodes: bool = False) -> None:
+        """Read the stores; ``among_nodes`` if the own certificate is for others that have the same trust store.
+
+        Errors: ConfigError that names the property; UsageError for a package that is missing.
+        """
         self._security = security
         self._side = side
+        self._is_among_nodes = among_nodes
         self.expires_s = inf
         """When the own certificate, or one that it depends on, expires: seconds since 1970."""
         self.current: ssl.SSLContext
         super().__init__(files_of(security))
 
     def make(self) -> None:
-        self.current, self.expires_s = _made(self._security, self._side)
+        made = _made(self._security, self._side)
+        if self._is_among_nodes:
+            _check_own(self._security)
+        self.current, self.expires_s = made
 
 
 def _made(security: Security, side: Side) -> tuple[ssl.SSLContext, float]:
@@ -114,6 +124,38 @@ def _made(security: Security, side: Side) -> tuple[ssl.SSLContext, float]:
         raise ConfigError("ssl.keystore.location", "", "is required: a listener with TLS has a certificate")
     _set_trust(context, security, side)
     return context, inf if keys is None else keys.expires_s
+
+
+def _check_own(security: Security) -> None:
+    """Errors: ConfigError if the own trust store refuses the own certificate, as a server's or as a client's."""
+    problem = refusal(security, None)
+    if problem is not None:
+        told = f"its own ssl.truststore.location refuses it, and so will the other nodes: {problem}"
+        raise security.error("ssl.keystore.location", told)
+
+
+def refusal(security: Security, host: str | None) -> str | None:
+    """Why a node with these stores refuses the handshake of another one, at this host; None if it does not.
+
+    Errors: ConfigError.
+    """
+    client, server = (_made(security, side)[0] for side in (Side.CLIENT, Side.SERVER))
+    client.check_hostname = client.check_hostname and host is not None
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = (
+        client.wrap_bio(to_client, to_server, server_hostname=host),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    )
+    for end in ends * 3:  # TLS 1.2 takes two turns each, and the last one reads what the other end thinks of it
+        try:
+            end.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+        except ssl.SSLCertVerificationError as error:
+            return str(error.verify_message)
+        except ssl.SSLError as error:
+            return str(error.reason)
+    return None
 
 
 def _set_trust(context: ssl.SSLContext, security: Security, side: Side) -> None:
@@ -171,6 +213,7 @@ def _set_ciphers(context: ssl.SSLContext, security: Security, versions: list[str
     name = "ssl.cipher.suites"
     wanted = security.items(name)
     if not wanted:
+        context.set_ciphers(_TLS_1_2_CIPHERS)
         return
     newer = [suite for suite in wanted if suite in _TLS_1_3_CIPHERS]
     if "TLSv1.3" in versions and len(newer) < len(_TLS_1_3_CIPHERS):

@@ -18,6 +18,7 @@ from enum import Enum
 from typing import Final
 
 from pykraft.errors import ConfigError
+from pykraft.security.principal import PrincipalMapping
 from pykraft.text.secrets import MASK, is_secret
 
 
@@ -30,8 +31,12 @@ class SecurityProtocol(Enum):
     SASL_SSL = "SASL_SSL"
 
 
+METRICS_NAME: Final = "PROMETHEUS"
+KEY_VALUE_NAME: Final = "HTTP"
+HTTP_NAMES: Final = (METRICS_NAME, KEY_VALUE_NAME)
+"""What stands for a listener's name where HTTP is served: metrics, and the key-value store."""
 PROTOCOL_NAMES: Final = tuple(protocol.value for protocol in SecurityProtocol)
-NOT_YET: Final = "authorizers are not supported yet, and are not passed over"
+NOT_YET: Final = "it is not supported, and is not passed over"
 CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "ssl.client.auth": ("none", "requested", "required"),
     "ssl.endpoint.identification.algorithm": ("https", ""),
@@ -39,6 +44,7 @@ CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "ssl.truststore.type": ("JKS", "PEM", "PKCS12"),
 }
 VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
+MAPPING_RULES_KEY: Final = "ssl.principal.mapping.rules"
 TLS_NAMES: Final = (
     *CHOICES,
     "ssl.keystore.location",
@@ -51,6 +57,7 @@ TLS_NAMES: Final = (
     "ssl.truststore.certificates",
     "ssl.enabled.protocols",
     "ssl.cipher.suites",
+    MAPPING_RULES_KEY,
 )
 """All properties of TLS that are honoured."""
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
@@ -88,7 +95,7 @@ NAMES: Final = (
 _OF_SECURITY: Final = re.compile(
     r"ssl\..*|([a-z0-9-]+\.)?(sasl\..*|connections\.max\.reauth\.ms|pykraft\.(scram\.users|oauthbearer\..*))"
 )
-_UNSUPPORTED: Final = re.compile(r"authorizer\..*|super\.users")
+_UNSUPPORTED: Final = re.compile(r"authorizer\.(?!class\.name$).*")
 _OF_LISTENER: Final = re.compile(r"listener\.name\.([^.]+)\.(.*)")
 
 
@@ -171,7 +178,8 @@ class Security:
         """
         key = "security.protocol"
         protocol = protocol_of(key, properties.get(key, ""), properties.get(key, "").strip().upper() or "PLAINTEXT")
-        refuse_unsupported(properties)
+        # The properties file of a node may be given, too: what is for its listeners is not for a client.
+        refuse_unsupported({name: properties[name] for name in properties if not _OF_LISTENER.fullmatch(name)})
         found = Security(protocol, _settings(properties, ""))
         for name, setting in found.settings:
             if setting.value.strip() and not found.honours(name):
@@ -200,6 +208,10 @@ def _checked(security: Security) -> Security:
             raise security.error(name, f"one of {', '.join(choice or 'nothing' for choice in choices)}")
     if set(security.items("ssl.enabled.protocols")) - set(VERSIONS):
         raise security.error("ssl.enabled.protocols", f"some of {', '.join(VERSIONS)}: older ones are not safe")
+    try:
+        PrincipalMapping(security.text(MAPPING_RULES_KEY))
+    except ValueError as error:
+        raise security.error(MAPPING_RULES_KEY, str(error)) from error
     for name in _CHOICES_OF_MECHANISMS:
         if set(security.items(name)) - set(MECHANISMS):
             raise security.error(name, f"of mechanisms there are {', '.join(MECHANISMS)}")

@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # an extra
 
 STORE_SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
 _PEM_MARK: Final = b"-----BEGIN "
+_PEM_END: Final = b"-----END "
 _PEM: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
 _JKS_MAGIC: Final = bytes.fromhex("feedfeed")
 _BY_KEYTOOL: Final = "keytool -importkeystore -srckeystore {file} -destkeystore {file}.p12 -deststoretype PKCS12"
@@ -128,6 +129,8 @@ class _Store:
         if content.startswith(_JKS_MAGIC):
             raise self.error(f"a JKS store cannot be read; convert it: {_BY_KEYTOOL.format(file=self._location)}")
         is_pem = _PEM_MARK in content
+        if is_pem and content.count(_PEM_MARK) != content.count(_PEM_END):
+            raise self.error("it is cut off: it has no certificate, or a damaged one")
         if len(content) > STORE_SIZE_BYTES_MAX or not content or (self._type and (self._type == "PEM") != is_pem):
             kind = f"of the type {self._type}" if self._type else "of PEM or PKCS12"
             raise self.error(f"it is no store {kind} of at most {STORE_SIZE_BYTES_MAX} bytes; see {self._prefix}.type")

@@ -23,12 +23,13 @@ SASL_FRAME_SIZE_BYTES_MAX: Final = 16 * 1024
 
 async def connect(
     then: asyncio.BufferedProtocol, sasl: SaslServer | SaslClient | None, address: str, port: int, tls: dict[str, Any]
-) -> None:
+) -> asyncio.BaseTransport:
     """Connect, authenticate if that is wanted, and give the connection to ``then``. Errors: OSError."""
     first = then if sasl is None else Authentication(sasl, then)
-    await asyncio.get_running_loop().create_connection(lambda: first, address, port, **tls)
+    transport, _ = await asyncio.get_running_loop().create_connection(lambda: first, address, port, **tls)
     if isinstance(first, Authentication):
         await first.finished()
+    return transport
 
 
 class Authentication(asyncio.Protocol):

@@ -36,12 +36,14 @@ from pykraft.host.ports import CheckInSteps, ConnectionId
 from pykraft.log.fs import Fs
 from pykraft.log.lane import Job
 from pykraft.log.os_fs import OsFs
+from pykraft.security.principal import RemoteEnd
+from pykraft.security.settings import METRICS_NAME
 from pykraft.server.binding import listening_sockets, not_bound, port_of
-from pykraft.server.clock import now
+from pykraft.server.clock import TokenBucket, now
 from pykraft.server.lanes import BulkThread, CheckThread, OrderedThread
 from pykraft.server.links import LinkLimits, Links
 from pykraft.server.prometheus import LoopWatch, PrometheusEndpoint, render, require_package
-from pykraft.server.secured import NodeTls, warn_of_plaintext
+from pykraft.server.secured import NodeTls, warn_of_host, warn_of_plaintext
 from pykraft.text.words import counted
 from pykraft.types import Buffer, Endpoint, Io, ReportKind
 
@@ -61,8 +63,7 @@ class Reports:
         """``unproven_s``: how long the directory must be unproven before that is logged."""
         self._log = log
         self._unproven_s = unproven_s
-        self._tokens = float(BURST_MAX)
-        self._filled_s = now_s
+        self._lines = TokenBucket(LINES_PER_S, BURST_MAX, now_s)
         self._left_out = 0
         self._told_s: dict[str, float] = {}
         self._unproven: tuple[str, int] | None = None
@@ -99,12 +100,9 @@ class Reports:
 
     def _report_connection(self, text: str, now_s: float) -> None:
         # Rule 1: only peers can cause lines about connections at any rate.
-        self._tokens = min(BURST_MAX, self._tokens + (now_s - self._filled_s) * LINES_PER_S)
-        self._filled_s = now_s
-        if self._tokens < 1:
+        if not self._lines.take(now_s):
             self._left_out += 1
             return
-        self._tokens -= 1
         left_out, self._left_out = self._left_out, 0
         if left_out:
             text += f" (left out before this: {counted(left_out, 'line')} about connections)"
@@ -185,7 +183,7 @@ class Driver:
         """When the host wants to be called (mono ms)."""
         self._reports = Reports(logger.log, loop.time(), unproven_s=config.raft.fetch_timeout_ms / 1_000)
         self._tls = NodeTls(config)
-        self.host = Host.open(fs or OsFs(), self, config, rng=Random())
+        self.host = Host.open(fs or OsFs(), self, config, rng=Random(), authorizer=self._tls.authorizer)
         self._ordered = OrderedThread(loop, self.host.lane, done=self._durable, failed=self.fail)
         self._bulk = BulkThread(loop, failed=self.fail)
         self._checks = CheckThread(loop, failed=self.fail)
@@ -232,6 +230,10 @@ class Driver:
             **self._tls.metrics(self._links.failed_handshakes),
         }
 
+    def reload(self) -> None:
+        """Take up changed certificates now instead of within seconds."""
+        self._tls.refresh_soon(self._loop)
+
     def shut_down(self, timeout_ms: int = SHUTDOWN_TIMEOUT_MS) -> None:
         """Shut down gracefully within this time; a second call stops the node at once."""
         if self._is_shutting_down:
@@ -244,14 +246,14 @@ class Driver:
         if not self._ended.done():
             self._ended.set_result(error)
 
-    def link_accepted(self, connection: ConnectionId, listener: str) -> None:
-        self._guarded(self.host.on_accepted, connection, listener, now())
+    def link_accepted(self, connection: ConnectionId, listener: str, end: RemoteEnd) -> None:
+        self._guarded(self.host.on_accepted, connection, listener, now(), end)
 
     def answer_api_versions(self, listener: str, frame: Buffer) -> list[Buffer]:
         return self.host.answer_api_versions(listener, frame)
 
-    def link_connected(self, connection: ConnectionId) -> None:
-        self._guarded(self.host.on_connected, connection, now())
+    def link_connected(self, connection: ConnectionId, end: RemoteEnd) -> None:
+        self._guarded(self.host.on_connected, connection, now(), end)
 
     def link_closed(self, connection: ConnectionId, *, is_refused: bool = False, reason: str = "") -> None:
         self._guarded(partial(self.host.on_closed, connection, now(), is_refused=is_refused, reason=reason))
@@ -317,6 +319,7 @@ class Driver:
 
     async def _listen(self) -> None:
         warn_of_plaintext(self._config)
+        warn_of_host(self._config)
         for name, endpoint in self._config.listeners:
             try:
                 await self._links.listen(name, self._sockets.get(name) or listening_sockets(endpoint))
@@ -333,8 +336,13 @@ class Driver:
         except OSError as error:
             raise not_bound(PROMETHEUS_LISTENER, str(endpoint), error) from error
         told = Endpoint(endpoint.host or "localhost", port_of(sockets))
-        await self._prometheus.listen(sockets)
-        self.report(Report(text=f"metrics are at http://{told}/metrics"))
+        tls = self._tls.for_listener(METRICS_NAME)
+
+        def failed(text: str) -> None:
+            self.report_connection(f"a TLS handshake for metrics failed, with {text}")
+
+        await self._prometheus.listen(sockets, tls, failed=failed, addresses=self._tls.addresses)
+        self.report(Report(text=f"metrics are at {'http' if tls is None else 'https'}://{told}/metrics"))
 
     async def _close(self) -> None:
         """Answer waiting callers, close sockets, then files; the loop keeps running meanwhile. Errors: StorageError."""

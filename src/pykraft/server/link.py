@@ -30,7 +30,7 @@ from pykraft.protocol.messages import ApiKey
 from pykraft.security.principal import ANONYMOUS, principal_of
 from pykraft.server.sasl_client import SaslClient
 from pykraft.server.sasl_server import SaslRefusal, SaslServer
-from pykraft.types import Buffer
+from pykraft.types import Buffer, Endpoint
 
 
 def write_parts(transport: asyncio.WriteTransport, parts: Sequence[Buffer]) -> None:
@@ -136,6 +136,10 @@ class Link:
         """The connection's file descriptor."""
         self.principal = ANONYMOUS
         """Who is at the other end, as far as that was proven."""
+        self.address = ""
+        """Its numeric address."""
+        self.secured_endpoint: Endpoint | None = None
+        """Where it leads, if this node dialed it over TLS, and nothing was heard from there yet."""
         self.sasl: SaslServer | SaslClient | None = None
         """What has authenticated the connection, and does so again."""
         self.is_open = False
@@ -238,6 +242,7 @@ class Link:
         if stream.get_extra_info("ssl_object") is not None:
             # asyncio decrypts into slices of it, and a slice of a bytearray is a copy.
             self._window = memoryview(self._piece)
+        self.address = str((stream.get_extra_info("peername") or ("",))[0])
         if isinstance(self.sasl, SaslServer):
             self.principal = self.sasl.principal
         else:

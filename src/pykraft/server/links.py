@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import ssl
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
@@ -26,6 +27,8 @@ from typing import Final, Protocol
 
 from pykraft.config import NodeConfig
 from pykraft.host.ports import ConnectionId
+from pykraft.security.principal import RemoteEnd
+from pykraft.security.settings import MAPPING_RULES_KEY
 from pykraft.server.authentication import Authentication, connect
 from pykraft.server.binding import ACCEPTED_MAX, UNLIMITED, Names, descriptor_max, in_words, serve, tls_options
 from pykraft.server.link import PIECE_SIZE_BYTES_MAX, Link
@@ -112,6 +115,8 @@ MAKE_ROOM_MAX: Final = 8
 REQUESTS_PER_TURN_MAX: Final = 16
 """Requests passed on in one turn of the loop: a few milliseconds, compared with a fetch timeout of two seconds."""
 SWEEPS_PER_IDLE_TIME: Final = 4
+UNHEARD_S: Final = 0.0
+"""In place of the time at which something was heard on a connection that was dialed over TLS."""
 ROOM_LOOK_S: Final = 1.0
 """How often it is checked who holds room, while others wait for it."""
 ROOM_SILENT_S: Final = 3.0
@@ -122,14 +127,14 @@ ROOM_S_MAX: Final = 30.0
 class LinksUser(Protocol):
     """Gets the events of connections; its methods do not raise."""
 
-    def link_accepted(self, connection: ConnectionId, listener: str) -> None:
-        """A client connected on this listener."""
+    def link_accepted(self, connection: ConnectionId, listener: str, end: RemoteEnd) -> None:
+        """A client connected on this listener; ``end`` says who it is, whenever it asks something."""
 
     def answer_api_versions(self, listener: str, frame: Buffer) -> list[Buffer]:
         """The frame for a connection that is not accepted before it is authenticated. Errors: ProtocolError."""
 
-    def link_connected(self, connection: ConnectionId) -> None:
-        """A dial succeeded."""
+    def link_connected(self, connection: ConnectionId, end: RemoteEnd) -> None:
+        """A dial succeeded; ``end`` says who is there."""
 
     def link_closed(self, connection: ConnectionId, *, is_refused: bool = False, reason: str = "") -> None:
         """See `Host.on_closed`; the reason is empty when the other end closed the connection."""
@@ -207,7 +212,9 @@ class Links:
             if tls is None and sasl is None:
                 self._servers.append(await serve(self._loop, protocol, listening))
             else:
-                self._handshakes.append(HandshakeServer(listening, tls, protocol, failed=failed))
+                assert self._tls is not None
+                addresses = self._tls.addresses
+                self._handshakes.append(HandshakeServer(listening, tls, protocol, failed=failed, addresses=addresses))
 
     def dial(self, endpoint: Endpoint) -> ConnectionId:
         credentials = None if self._tls is None else self._tls.credentials
@@ -265,12 +272,21 @@ class Links:
             # The connection was being accepted when everything was closed.
             link.abort()
             return
+        named = link.principal if self._tls is None else self._tls.named(link.listener, link.principal)
+        if named is None:
+            text = (
+                f"closing connection {link.connection} on {link.listener}: no rule of {MAPPING_RULES_KEY} applies to "
+            )
+            self._user.report_connection(f"{text}{link.principal}")
+            link.abort()
+            return
+        link.principal = named
         if link.listener is None:
             if self._dials.pop(link.connection, None) is None:
                 link.abort()
                 return
             self._links[link.connection] = link
-            self._user.link_connected(link.connection)
+            self._user.link_connected(link.connection, link)
             return
         count = len(self._accepted)
         # The system assigns the lowest free number, so the new connection's number tells how many descriptors the
@@ -285,7 +301,7 @@ class Links:
             link.abort()
             return
         self._links[link.connection] = self._accepted[link.connection] = link
-        self._user.link_accepted(link.connection, link.listener)
+        self._user.link_accepted(link.connection, link.listener, link)
 
     def link_ready(self, link: Link) -> None:
         """See `pykraft.server.link.LinkOwner`: at once, unless others wait or this turn of the loop is used up."""
@@ -368,6 +384,9 @@ class Links:
         self._unsent_size_bytes -= self._unsent.pop(connection, 0)
         self._room_wanted.pop(connection, None)
         if link is not None:
+            if self._tls is not None and link.secured_endpoint is not None:
+                is_refused = link.heard_s == UNHEARD_S
+                (self._tls.pauses.refused if is_refused else self._tls.pauses.heard)(link.secured_endpoint)
             self._accepted.pop(connection, None)
             self._held_size_bytes -= link.held_size_bytes
             if connection in self._room_since_s:
@@ -486,6 +505,11 @@ class Links:
 
         Errors: ConnectionRefusedError when each address refused; OSError.
         """
+        secured = None if self._tls is None or self._tls.for_dials is None else self._tls
+        if secured is not None:
+            link.secured_endpoint, link.heard_s = endpoint, UNHEARD_S
+            # A peer that is asked every few milliseconds would else get as many handshakes.
+            await asyncio.sleep(secured.pauses.pause_s(endpoint))
         end_s = self._loop.time() + self._limits.dial_ms_max / 1_000
         try:
             async with asyncio.timeout_at(end_s):
@@ -499,15 +523,19 @@ class Links:
             share_s = max(0.0, end_s - self._loop.time()) / (len(addresses) - at)
             try:
                 async with asyncio.timeout(share_s):
-                    tls = tls_options(None if self._tls is None else self._tls.for_dials, endpoint.host)
-                    await connect(LinkProtocol(link), link.sasl, address, endpoint.port, tls)
+                    tls = tls_options(None if secured is None else secured.for_dials, endpoint.host)
+                    transport = await connect(LinkProtocol(link), link.sasl, address, endpoint.port, tls)
             except OSError as error:
+                if secured is not None and isinstance(error, ssl.SSLError | ConnectionResetError):
+                    secured.pauses.refused(endpoint)
                 # One address may refuse because the peer listens on another, which did not answer.
                 if failure is None or isinstance(failure, ConnectionRefusedError):
                     failure = error
                 if link.connection in self._links:  # made just too late: do not use the link twice
                     break
             else:
+                if secured is not None and transport.get_extra_info("peercert"):
+                    secured.addresses.know(address)
                 return
         raise failure or OSError(errno.EADDRNOTAVAIL, f"{endpoint.host} has no address")
 

@@ -2,8 +2,8 @@
 
 Invariant: a scrape is answered in one piece on the loop's thread; for a node that is between two steps of the host, so
 the values belong together and need no lock. Connections at a time, bytes of a request, and the time from connecting
-until the answer is read are all bounded; each answer ends its connection. There is no password and no encryption, so
-anybody who can connect can read the metrics.
+until the answer is read are all bounded; each answer ends its connection. Whoever can connect can read the metrics: in
+the clear that is anybody, and over TLS whoever has a certificate, if that is required.
 
     GET or HEAD /metrics    200
     another method there    405
@@ -22,6 +22,7 @@ Source: the Prometheus text format 0.0.4; RFC 9112; Kafka's ``KafkaRaftMetrics``
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,7 +31,9 @@ from typing import TYPE_CHECKING, Final, cast
 
 from pykraft.host.metrics import HOST_METRICS, STATES, Metric, MetricKind, Metrics, Sensor, TimeRatio, kafkas, ours
 from pykraft.process.extras import imported_for
+from pykraft.security.contexts import TlsContext
 from pykraft.server.binding import serve
+from pykraft.server.secured import Addresses, HandshakeServer
 
 DRIVER_METRICS: Final = (
     kafkas(
@@ -56,6 +59,8 @@ DRIVER_METRICS: Final = (
         "contexts",
         "listeners, and the dials as one, whose changed files (certificates, users, keys) cannot be used",
     ),
+    ours("acls", MetricKind.GAUGE, "rules", "rules of the authorizer"),
+    ours("acls-not-taken-up", MetricKind.GAUGE, "files", "changed files of rules that cannot be used"),
 )
 METRICS: Final = (*HOST_METRICS, *DRIVER_METRICS)
 """All metrics of a node, in the order of the documentation."""
@@ -106,6 +111,8 @@ _REQUEST_BEGIN: Final = re.compile(rb"[A-Z]")
 _REQUEST_END: Final = re.compile(rb"\r?\n\r?\n")
 _PATH: Final = b"/metrics"
 
+logger = logging.getLogger("pykraft")
+
 
 def require_package(wanted_by: str) -> None:
     """Check that the client library is installed, for this property or option. Errors: UsageError when it is not."""
@@ -127,13 +134,28 @@ class PrometheusEndpoint:
         """``render`` gives the metrics in the text format; it is called on the loop, once for each scrape."""
         self.loop = loop
         self._render = render
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[asyncio.Server | HandshakeServer] = []
         self._exchanges: set[_Exchange] = set()
         self._is_closed = False
 
-    async def listen(self, sockets: Sequence[socket.socket]) -> None:
+    async def listen(
+        self,
+        sockets: Sequence[socket.socket],
+        tls: TlsContext | None = None,
+        *,
+        failed: Callable[[str], None] = logger.debug,
+        addresses: Addresses | None = None,
+    ) -> None:
+        """Answer on these; with ``tls`` after a handshake, see `HandshakeServer`."""
+
+        def exchange() -> _Exchange:
+            return _Exchange(self)
+
         for listening in sockets:
-            self._servers.append(await serve(self.loop, lambda: _Exchange(self), listening))
+            if tls is None:
+                self._servers.append(await serve(self.loop, exchange, listening))
+            else:
+                self._servers.append(HandshakeServer(listening, tls, exchange, failed=failed, addresses=addresses))
 
     def close(self) -> None:
         """Stop listening and end the open connections."""

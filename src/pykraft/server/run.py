@@ -224,7 +224,7 @@ def serve(config: NodeConfig, options: ServerOptions) -> None:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     # uvloop leaves handlers of its own, which do nothing once the loop is closed.
     with (
-        handlers_restored((*ending_signals(), signal.SIGUSR1)),
+        handlers_restored((*ending_signals(), signal.SIGHUP, signal.SIGUSR1)),
         asyncio.Runner(loop_factory=loop_factory(options.loop)) as runner,
     ):
         runner.run(_serve(config, options))
@@ -279,6 +279,9 @@ async def _serve(config: NodeConfig, options: ServerOptions) -> None:
             loop.add_signal_handler(signal.SIGUSR1, workload.rest)
         for number in ending_signals():
             loop.add_signal_handler(number, node.shut_down)
+        if config.security and not any(map(os.isatty, range(3))):
+            # At a terminal the signal says that it was closed, and ends the node as it does without TLS.
+            loop.add_signal_handler(signal.SIGHUP, node.reload)
         port = config.listeners.entries[0][1].port
         tell("started", node=config.node_id, run=run_id.hex(), pid=os.getpid(), port=port)
         told = ", ".join(f"{name}://{endpoint}" for name, endpoint in config.listeners)

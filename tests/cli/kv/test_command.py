@@ -50,6 +50,17 @@ def test_the_default_nodes_are_those_of_serve() -> None:
         raise CliRunner().invoke(put, ["--url", " , ", "a", "b"]).exception or AssertionError
 
 
+def test_file_of_client_properties_says_whom_to_trust(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("security.protocol=SSL\nssl.truststore.location=/nowhere.pem\n")
+    done = CliRunner().invoke(put, ["--url", "https://h:1", "--command-config", str(file), "a", "b"])
+    assert isinstance(done.exception, errors.ConfigError)
+    assert "ssl.truststore.location = '/nowhere.pem': cannot be read" in str(done.exception)
+    file.write_text("security.protocol=SSL\n")
+    done = CliRunner().invoke(put, ["--url", "http://h:1", "a", "b"], env={"PYKRAFT_KV_COMMAND_CONFIG": str(file)})
+    assert "each node is https://" in str(done.exception)
+
+
 @pytest.mark.parametrize("way", ["token", "token file", "file in the environment", "user"])
 def test_credentials_reach_a_proxy_that_demands_them(way: str, tmp_path: Path) -> None:
     demands = "Basic YW5uOnNlY3JldA==" if way == "user" else "Bearer secret"
@@ -272,26 +283,38 @@ def serving(*words: str) -> Result:
 
 def test_a_node_has_the_file_and_what_overrides_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[Any] = []
-    monkeypatch.setattr(module, "_serve", lambda config, at, skip: served.append((config, at, skip)))
+    monkeypatch.setattr(module, "_serve", lambda *given: served.append(given))
     path = tmp_path / "server.properties"
     path.write_text(
         "node.id=1\nlisteners=CONTROLLER://127.0.0.1:9093\ncontroller.listener.names=CONTROLLER\n"
         f"controller.quorum.voters=1@127.0.0.1:9093\nlog.dirs={tmp_path / 'data'}\n"
     )
-    words = ("--http", "[::1]:81", "--override", "node.id=1", "--cluster-id", "mine", "--hold-at", "4")
-    result = serving("--config", str(path), *words)
+    words = (
+        "--http",
+        "[::1]:81",
+        "--override",
+        "node.id=1",
+        "--cluster-id",
+        "mine",
+        "--hold-at",
+        "4",
+        "--credentials-file",
+        "c",
+    )
+    result = serving("--config", str(path), *words, "--credentials-file", "c")
     assert result.exit_code == 0, result.exception
-    [(config, at, skip)] = served
-    assert (config.node_id, config.cluster_id, at, skip) == (1, "mine", Endpoint("::1", 81), (4,))
+    [(config, *others)] = served
+    assert (config.node_id, config.cluster_id, *others) == (1, "mine", Endpoint("::1", 81), (4,), Path("c"))
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         (("--http", "a:1,b:2"), "give one host:port"),
-        (("--override", "a=b"), "--override, --cluster-id and --hold-at need --config"),
-        (("--hold-at", "4"), "--override, --cluster-id and --hold-at need --config"),
-        (("--cluster-id", "a"), "--override, --cluster-id and --hold-at need --config"),
+        (("--override", "a=b"), "--override, --cluster-id, --hold-at and --credentials-file need --config"),
+        (("--credentials-file", "c"), "--override, --cluster-id, --hold-at and --credentials-file need --config"),
+        (("--hold-at", "4"), "--override, --cluster-id, --hold-at and --credentials-file need --config"),
+        (("--cluster-id", "a"), "--override, --cluster-id, --hold-at and --credentials-file need --config"),
         (("--http", "localhost:65535"), "ports are needed up to 65537"),
     ],
 )

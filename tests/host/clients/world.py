@@ -18,6 +18,7 @@ from pykraft.core.events import Proposed
 from pykraft.core.log_view import LogView
 from pykraft.core.status import Status
 from pykraft.errors import ProtocolError
+from pykraft.host.authorization import Guard
 from pykraft.host.clients.client_requests import ClientRequests
 from pykraft.host.delivery import Delivery
 from pykraft.host.fetch_read import FetchReads, HeaderAndBytes, RecentBatches
@@ -30,8 +31,10 @@ from pykraft.protocol.batch import EncodedBatch, place_batch, read_header
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import encode_batch
 from pykraft.protocol.schema import Body
+from pykraft.security.acls import Authorizer, AuthorizerSettings, parse_acls
+from pykraft.security.principal import KnownEnd, Principal
 from pykraft.types import Buffer, Epoch, NodeId, Offset, Uuid
-from tests.host.fakes import LISTENER, TOPIC_ID, TOPIC_NAME, FakePorts, at, listeners
+from tests.host.fakes import CONTEXT, LISTENER, TOPIC_ID, TOPIC_NAME, FakePorts, at, listeners
 from tests.host.fakes import config as node_config
 
 AFTER_CRC = struct.Struct(">hiqqqhii")
@@ -110,7 +113,9 @@ class Log:
 class Leader:
     """One node with its parts; ``status`` is what its core says."""
 
-    def __init__(self, status: Status = LEADS, **changes: Any) -> None:
+    def __init__(self, status: Status = LEADS, *, acls: str | None = None, **changes: Any) -> None:
+        """With ``acls``, an authorizer has these rules; whoever asks is ``User:client``."""
+        self.authorizer = None if acls is None else Authorizer(AuthorizerSettings(), parse_acls(acls, "test"))
         self.status = status
         self.ports = FakePorts()
         self.inbox = Inbox()
@@ -141,12 +146,19 @@ class Leader:
             view=self.view,
             log=Log(),
             rng=Random(1),
+            guard=None
+            if self.authorizer is None
+            else Guard(self.ports.report, CONTEXT, lambda: self.status.voters, authorizer=self.authorizer),
         )
 
     def ask(self, key: ApiKey, version: int, body: Body, *, connection: int = 1) -> None:
         """One request; what is answered is encoded and decoded, so that it fits its table."""
         fresh = SimpleNamespace(
-            connection=ConnectionId(connection), listener=LISTENER, is_trusted=None, client_id="a-client"
+            connection=ConnectionId(connection),
+            listener=LISTENER,
+            is_trusted=None,
+            client_id="a-client",
+            end=KnownEnd(Principal("client")),
         )
         requester = self.requesters.setdefault(connection, fresh)
 

@@ -57,13 +57,12 @@ def snapshot_renews_leases(patch: Patch) -> None:
     patch.setattr(recipes.KeyValues, "restore_stream", renewing)
 
 
-def half_of_a_snapshot_ends_the_node(patch: Patch) -> None:
+def half_snapshot_ends_node(patch: Patch) -> None:
     """A snapshot that is open and that the disk then does not read ends the node."""
-    next_piece = _Pieces.next
 
-    def hasty(self: _Pieces[Any]) -> Any:
+    def hasty(self: _Pieces[Any], read: Callable[[_Pieces[Any]], Any] = _Pieces.next) -> Any:
         try:
-            return next_piece(self)
+            return read(self)
         except StorageError as error:
             return error
 
@@ -565,8 +564,8 @@ BUGS = {
     "keys_outlive_their_lease": RecipeBug(keys_outlive_their_lease, 0, "StoreIsAsTold"),
     "leases_are_not_in_snapshots": RecipeBug(leases_are_not_in_snapshots, 0, "StoreIsAsTold"),
     "snapshot_renews_leases": RecipeBug(snapshot_renews_leases, 0, "EqualReplicas"),
-    "half_of_a_snapshot_ends_the_node": RecipeBug(
-        half_of_a_snapshot_ends_the_node, 20262, "NodesStayUp", partial(run_recipes, check_every=3)
+    "half_snapshot_ends_node": RecipeBug(
+        half_snapshot_ends_node, 20262, "NodesStayUp", partial(run_recipes, check_every=3)
     ),
     "snapshot_has_a_later_session": RecipeBug(snapshot_has_a_later_session, 100, "EqualReplicas"),
     "snapshot_has_later_keys": RecipeBug(snapshot_has_later_keys, 2, "EqualReplicas"),

@@ -6,6 +6,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pykraft.errors import UsageError
 from pykraft.spark.data_source.options import (
     KNOWN,
+    OF_CONNECTIONS,
     Bound,
     TriggerDelay,
     default_limit,
@@ -219,7 +220,7 @@ KAFKAS = (
 
 @pytest.mark.parametrize("name", KAFKAS)
 def test_no_option_of_the_kafka_source_is_ignored(name: str) -> None:
-    if name in KNOWN:
+    if name in KNOWN or name.startswith(OF_CONNECTIONS):
         assert len(translate({name: "1"})) == 1
     else:
         with pytest.raises(UsageError, match=f"has no option {name}: .*(leave it out|name nodes|minPartitions)"):
@@ -279,6 +280,43 @@ def test_a_micro_batch_waits_for_enough_records_or_the_longest_delay() -> None:
     assert not delay.holds_back(9)
     now_s = 300.0
     assert not delay.holds_back(0), "nothing new is no micro-batch, so it does not wait either"
+
+
+SECURED = {"bootstrap.controllers": "a:1", "kafka.security.protocol": "SSL", "Kafka.ssl.truststore.location": "ca.pem"}
+
+
+def test_connections_are_protected_by_the_options_of_the_kafka_source() -> None:
+    found = parse_options(SECURED).security
+    assert found.uses_tls
+    assert found.text("ssl.truststore.location") == "ca.pem"
+    shown = str(parse_options(SECURED | {"kafka.ssl.keystore.key": "word"}))
+    assert "word" not in shown
+    assert "ca.pem" in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"kafka.security.protocol": "TLS"}, "property kafka.security.protocol = 'TLS': a protocol is one of"),
+        ({"kafka.security.protocol": ""}, "kafka.ssl.truststore.location = 'ca.pem': it has no effect without"),
+        ({"kafka.ssl.provider": "x"}, "property kafka.ssl.provider = 'x': it cannot be honoured"),
+        ({"kafka.ssl.key.password": "${env:x}", "kafka.config.providers": "vault"}, "kafka.config.providers"),
+        ({"bootstrap.controllers": "", "path": "n1"}, "path names directories, which need no connection"),
+        ({"kafka.fetch.min.bytes": "1"}, "the source has no Kafka consumer inside"),
+    ],
+)
+def test_protection_that_cannot_be_had_is_refused(options: dict[str, str], problem: str) -> None:
+    with pytest.raises(UsageError, match=problem):
+        parse_options(SECURED | options)
+
+
+def test_table_keeps_no_secret() -> None:
+    given = {f"option.{name}": value for name, value in SECURED.items()}
+    kept = given | {"option.kafka.ssl.key.password": "${env:WORD}"}
+    assert table_options(kept) == {name.lower().removeprefix("option."): kept[name] for name in kept}
+    with pytest.raises(UsageError, match=r"its option kafka\.ssl\.key\.password: give it with each query") as caught:
+        table_options(given | {"option.kafka.ssl.key.password": "hunter2"})
+    assert "hunter2" not in str(caught.value)
 
 
 def test_without_a_least_number_nothing_waits() -> None:

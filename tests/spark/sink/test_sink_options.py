@@ -85,6 +85,7 @@ def test_a_stream_without_a_place_is_refused(options: dict[str, str], problem: s
         ({"kafka.delivery.timeout.ms": "1"}, "it is called deliveryTimeout here"),
         ({"kafka.linger.ms": "1"}, "has no option kafka.linger.ms: the sink has no Kafka producer inside"),
         ({"path": "/x"}, "directories are only read"),
+        ({"kafka.ssl.provider": "x"}, "property kafka.ssl.provider = 'x': it cannot be honoured"),
         ({"maxBatchByte": "2000"}, "did you mean maxBatchBytes"),
         ({"x": "y"}, "has no option x: it has bootstrap.controllers, stagingLocation"),
     ],

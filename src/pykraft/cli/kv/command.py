@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from pykraft.cli.client_options import client_properties
 from pykraft.cli.config_file import checked_config, override, read_properties, warn_of_neighbors, with_cluster_id
 from pykraft.cli.parsing.group import Group
 from pykraft.cli.parsing.value import NumberType, OneOf, json_lines_option, json_option, listen_address
@@ -33,6 +34,7 @@ from pykraft.cli.server import LEVELS
 from pykraft.config import INT64_MAX, NodeConfig
 from pykraft.config.properties import with_origins
 from pykraft.errors import LeaseLostError, PykraftError, UsageError
+from pykraft.security.settings import IN_THE_CLEAR, Security
 from pykraft.text.words import counted
 from pykraft.types import PORT_MAX, Endpoint
 
@@ -84,9 +86,25 @@ _token_option = click.option(
 )
 
 
+def _with_security(context: click.Context, _: click.Parameter, path: Path | None) -> None:
+    context.meta[SECURITY] = IN_THE_CLEAR if path is None else Security.of_client(client_properties(path))
+
+
+SECURITY: Final = "pykraft.kv.security"
+_security_option = click.option(
+    "--command-config",
+    type=click.Path(path_type=Path),
+    envvar="PYKRAFT_KV_COMMAND_CONFIG",
+    metavar="FILE",
+    expose_value=False,
+    callback=_with_security,
+    help="File of client properties with ssl.…, for https.",
+)
+
+
 def url_option(command: Callable[..., None]) -> Callable[..., None]:
-    """The nodes to ask, and what they demand; `client_of` takes both."""
-    return _url_option(_token_option(command))
+    """The nodes to ask, what they demand, and whom to trust; `client_of` takes all."""
+    return _url_option(_token_option(_security_option(command)))
 
 
 timeout_option = click.option(
@@ -99,8 +117,9 @@ def client_of(urls: str, timeout_s: float) -> KeyValueClient:
     """The client for these options. Errors: UsageError."""
     from pykraft.kv.client import KeyValueClient
 
-    token = click.get_current_context().meta[CREDENTIALS]
-    return KeyValueClient([url.strip() for url in urls.split(",") if url.strip()], timeout_s=timeout_s, token=token)
+    meta = click.get_current_context().meta
+    nodes = [url.strip() for url in urls.split(",") if url.strip()]
+    return KeyValueClient(nodes, timeout_s=timeout_s, token=meta[CREDENTIALS], security=meta[SECURITY])
 
 
 def wanted_range(key: str, *, is_prefix: bool) -> dict[str, str]:
@@ -249,6 +268,11 @@ logger = logging.getLogger("pykraft")
     multiple=True,
     help="With --config: the offset of a command that ends nodes, until `pykraft machine skip` has skipped it.",
 )
+@click.option(
+    "--credentials-file",
+    type=click.Path(path_type=Path),
+    help="With --config: who may use the API, a line each: user:password, or a token.  [default: whoever connects]",
+)
 def serve(
     *,
     config_path: Path | None,
@@ -258,19 +282,22 @@ def serve(
     log_level: str,
     nodes: int | None,
     hold_at: tuple[int, ...],
+    credentials_file: Path | None,
 ) -> None:
     """Run a node of a quorum with --config. Without it, run three nodes in a temporary folder until Ctrl-C.
 
-    There is no authentication: whoever reaches the HTTP address can read and change the store.
+    Whoever reaches the HTTP address can read and change the store, unless --credentials-file says who may, or the
+    properties ask for a certificate: listener.security.protocol.map=HTTP:SSL, and listener.name.http.ssl.…
     """
     from pykraft.kv.service import require_package
 
     require_package()
     at = listen_address("--http", http)
     if config_path is None:
-        if overrides or hold_at or cluster_id is not None:
+        if overrides or hold_at or cluster_id is not None or credentials_file is not None:
             raise UsageError(
-                "--override, --cluster-id and --hold-at need --config: without it the nodes are configured for you"
+                "--override, --cluster-id, --hold-at and --credentials-file need --config: without it the nodes are "
+                "configured for you"
             )
         _try(at, nodes or NODES)
         return
@@ -283,15 +310,15 @@ def serve(
     config = with_cluster_id(checked_config(properties), cluster_id)
     warn_of_neighbors(config)
     with with_origins(properties):
-        _serve(config, at, hold_at)
+        _serve(config, at, hold_at, credentials_file)
 
 
-def _serve(config: NodeConfig, at: Endpoint, hold_at: tuple[int, ...]) -> None:
+def _serve(config: NodeConfig, at: Endpoint, hold_at: tuple[int, ...], credentials: Path | None) -> None:
     from pykraft.kv.service import serve as run
     from pykraft.server.run import loop_factory
 
     with asyncio.Runner(loop_factory=loop_factory("auto")) as runner:
-        runner.run(run(config, at, hold_at=hold_at))
+        runner.run(run(config, at, hold_at=hold_at, credentials=credentials))
 
 
 def _try(first: Endpoint, nodes: int) -> None:

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from rich.console import Console
 
+from pykraft.cli.client_options import command_config_option
+from pykraft.cli.config_file import read_properties
 from pykraft.cli.parsing import value
 from pykraft.cli.parsing.group import Group
 from pykraft.cli.printable import print_table
@@ -90,6 +92,7 @@ def pipeline() -> None:
 @click.option(
     "--path", "paths", multiple=True, help="Read these log directories instead (globs allowed); may be repeated."
 )
+@command_config_option
 @click.option("--follow", "-f", is_flag=True, help="Keep writing new records as they commit; Ctrl-C ends it.")
 @value.start_option
 @click.option("--max-records-per-trigger", type=value.NumberType(int, 1), help="Limit of records per micro-batch.")
@@ -121,6 +124,7 @@ def run(  # noqa: PLR0913 - one argument for each option
     root: Path,
     bootstrap_controller: str | None,
     paths: tuple[str, ...],
+    command_config: Path | None,
     follow: bool,
     start: str,
     max_records_per_trigger: int | None,
@@ -151,6 +155,8 @@ def run(  # noqa: PLR0913 - one argument for each option
         source["maxRecordsPerTrigger"] = str(max_records_per_trigger)
     if max_bytes_per_trigger is not None:
         source["maxBytesPerTrigger"] = str(max_bytes_per_trigger)
+    if command_config is not None:
+        source |= connection_options(command_config)
     if bool(paths) == (bootstrap_controller is not None):
         raise UsageError("give either --bootstrap-controller or --path")
     with _options_named():
@@ -160,6 +166,17 @@ def run(  # noqa: PLR0913 - one argument for each option
     find_replicas(patterns)  # report a wrong path before Spark starts
     with served_metrics(metrics_at) as metrics, session_at(settings) as spark:
         _watch(KeptQuery(lambda: start_pipeline(spark, options)), metrics, as_json=as_json)
+
+
+def connection_options(path: Path) -> dict[str, str]:
+    """What protects connections in a file of client properties, as options of the data source.
+
+    Not resolved: what ``${file:…}`` stands for is read by the source itself, so Spark never has it. Errors: UsageError.
+    """
+    from pykraft.spark.data_source.options import OF_CONNECTIONS
+
+    given = {f"kafka.{key}": value for key, value in read_properties(path, "--command-config").items()}
+    return {key: value for key, value in given.items() if key.startswith(OF_CONNECTIONS)}
 
 
 @pipeline.command()

@@ -24,6 +24,15 @@ from pykraft.core.log_view import LogView
 from pykraft.core.messages import FetchRequest
 from pykraft.core.status import Status
 from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.host.authorization import Guard
+from pykraft.host.clients.client_rights import (
+    GROUP_KEY_TYPE,
+    ID_ALONE_VERSION,
+    NO_TOPIC_ID,
+    NODE_RESOURCE,
+    TOPIC_RESOURCE,
+    Screen,
+)
 from pykraft.host.clients.consumer_fetches import ConsumerFetches
 from pykraft.host.clients.leader_questions import ProducerIds, VoterEndpoints
 from pykraft.host.clients.produce_requests import ClientAnswer, ProduceRequests, refuse_too_large
@@ -150,11 +159,6 @@ class OffsetRequests:
 
 
 BROKERS: Final = 1
-TOPIC_RESOURCE: Final = 2
-NODE_RESOURCE: Final = 4
-ID_ALONE_VERSION: Final = 12
-"""Metadata's first version that may ask for a topic by its id alone."""
-NO_TOPIC_ID: Final = Uuid(bytes(16))
 _DEFAULT_CONFIG: Final = 5
 
 
@@ -210,7 +214,6 @@ def describe_configs(body: Body, topics: ClientTopics) -> Body:
     return {"results": [_config_row(each, topics) for each in body["resources"]]}
 
 
-GROUP_KEY_TYPE: Final = 0
 TRANSACTION_KEY_TYPE: Final = 1
 SEVERAL_KEYS_VERSION: Final = 4
 """The first version of FindCoordinator that asks for several keys."""
@@ -320,8 +323,10 @@ class ClientRequests:
         reads: FetchReads,
         view: LogView,
         log: ReadableLog,
+        guard: Guard | None = None,
     ) -> None:
         """The recovered ``log`` shows what is known of producers; ``rng`` makes the ids of members of groups."""
+        self._guard = guard
         self._endpoints = VoterEndpoints(ports, config)
         self._topics = topics = ClientTopics(config=config, status=status, endpoints=self._endpoints.known)
         self._states = states = ProducerStates(producers_max=config.client_producers_max)
@@ -366,6 +371,11 @@ class ClientRequests:
         answer: ClientAnswer,
     ) -> Callable[[], object] | None:
         listener = requester.listener
+        if self._guard is not None:
+            screened = Screen(self._guard, requester, api_key, version, self._topics).pass_on(body, answer)
+            if screened is None:
+                return None
+            body, answer = screened
         match api_key:
             case ApiKey.FETCH:
                 return self._fetches.handle(body, version, listener, is_wanted, answer)

@@ -31,6 +31,7 @@ from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.rpc.connection import DialedConnection
 from pykraft.rpc.context import RpcContext
+from pykraft.security.principal import UNKNOWN_END, RemoteEnd
 from pykraft.types import Buffer, Endpoint, Listeners, NodeId, Voter, VoterSet
 
 WAIT_MIN_MS: Final = 1_000
@@ -50,7 +51,8 @@ class LeaderQuestions(ABC):
     def owns(self, connection: ConnectionId) -> bool:
         return self._link is not None and self._link[0] == connection
 
-    def on_connected(self, connection: ConnectionId) -> None:
+    def on_connected(self, connection: ConnectionId, end: RemoteEnd = UNKNOWN_END) -> None:
+        del end  # nothing that it answers counts as a vote
         self._ports.send(connection, self._wire(connection).negotiate())
 
     def on_closed(self, connection: ConnectionId, *, is_refused: bool = False, reason: str = "") -> None:

@@ -43,7 +43,7 @@ MEMBER_EPOCH_VERSION: Final = 9
 """The first version of OffsetCommit and OffsetFetch for the members of KIP-848."""
 SEVERAL_GROUPS_VERSION: Final = 8
 """The first version of OffsetFetch that asks for several groups."""
-_GROUP_ERROR_VERSION: Final = 2
+GROUP_ERROR_VERSION: Final = 2
 """The first version of OffsetFetch whose answer has an error of the group."""
 _NOT_FOUND_VERSION: Final = 6
 """The first version of DescribeGroups that may say that a group does not exist."""
@@ -256,7 +256,7 @@ class GroupRequests:
                 return {"groups": [{"group_id": each["group_id"], "error_code": code} for each in body["groups"]]}
             return {"groups": [self._fetched(group, version) for group in body["groups"]]}
         found = self._fetched(body, version)
-        if found["error_code"] and version < _GROUP_ERROR_VERSION:
+        if found["error_code"] and version < GROUP_ERROR_VERSION:
             for topic in body["topics"]:
                 parts = [_no_offset(index, found["error_code"]) for index in topic["partition_indexes"]]
                 found["topics"].append({"name": topic["name"], "partitions": parts})

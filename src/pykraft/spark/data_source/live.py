@@ -32,6 +32,7 @@ from pykraft.config import METADATA_TOPIC_NAME
 from pykraft.errors import UsageError
 from pykraft.host.delivery import CommittedBatch
 from pykraft.protocol.batch import read_header
+from pykraft.security.settings import IN_THE_CLEAR, Security
 from pykraft.spark.data_source.decode import batches_of, records_of
 from pykraft.spark.data_source.options import Bound, SourceOptions, TriggerDelay, default_limit, records_and_bytes
 from pykraft.spark.data_source.selection import Selection, columns_for, select
@@ -80,11 +81,18 @@ class Sizes:
 class LiveQuorum(AbstractContextManager["LiveQuorum", None]):
     """A quorum, reached through some of its nodes; with ``cluster_id`` nodes of another cluster are rejected."""
 
-    def __init__(self, controllers: Sequence[Endpoint], cluster_id: str | None = None) -> None:
+    def __init__(
+        self, controllers: Sequence[Endpoint], cluster_id: str | None = None, security: Security = IN_THE_CLEAR
+    ) -> None:
         self._controllers = tuple(controllers)
         self._runner = asyncio.Runner()
         self._observer = Observer(
-            controllers, cluster_id=cluster_id, client_id=CLIENT_ID, patience=QUERY_PATIENCE, limits=QUERY_LIMITS
+            controllers,
+            cluster_id=cluster_id,
+            client_id=CLIENT_ID,
+            patience=QUERY_PATIENCE,
+            limits=QUERY_LIMITS,
+            security=security,
         )
 
     def __exit__(self, *_: object) -> None:
@@ -213,6 +221,10 @@ class LiveQuorum(AbstractContextManager["LiveQuorum", None]):
                 return
 
 
+def _quorum_of(options: SourceOptions, cluster_id: str | None = None) -> LiveQuorum:
+    return LiveQuorum(options.controllers, cluster_id, options.security)
+
+
 def first_since(quorum: LiveQuorum, extent: Extent, timestamp_ms: int) -> Offset:
     """The offset of the first batch that is not older, by bisection; the end if there is none.
 
@@ -272,7 +284,7 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The open connection, or a new one; after an error the next call opens another one."""
         if self._quorum is None or (cluster_id is not None and cluster_id != self._cluster_id):
             self.stop()
-            self._quorum, self._cluster_id = LiveQuorum(self._options.controllers, cluster_id), cluster_id
+            self._quorum, self._cluster_id = _quorum_of(self._options, cluster_id), cluster_id
         try:
             yield self._quorum
         except BaseException:
@@ -405,7 +417,7 @@ def difference(quorum: LiveQuorum, extent: Extent, position: dict[str, Any]) -> 
 
 def plan_query(options: SourceOptions, bounds: Bounds) -> list[LivePartition]:
     """The splits of a query. Errors: QuorumUnavailableError; UsageError for an offset outside of the log."""
-    with LiveQuorum(options.controllers) as quorum:
+    with _quorum_of(options) as quorum:
         extent = quorum.extent()
         cluster_id = quorum.find_cluster_id()
         start = max(find_start(quorum, extent, options), bounds.offset_min)
@@ -488,7 +500,7 @@ def fetch_rows(partition: InputPartition, options: SourceOptions, selection: Sel
     """The rows of one split. If two splits share a batch, each has its own records; as a batch it is in the first."""
     if not isinstance(partition, LivePartition):
         return  # without partitions, Spark reads an empty placeholder
-    with LiveQuorum(options.controllers, partition.cluster_id) as quorum:
+    with _quorum_of(options, partition.cluster_id) as quorum:
         origin = Origin(
             path=quorum.name,
             topic=partition.topic,

@@ -19,7 +19,11 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
-from pykraft.errors import UsageError
+from pykraft.config.properties import Properties
+from pykraft.config.providers import resolve
+from pykraft.errors import ConfigError, UsageError
+from pykraft.security.settings import IN_THE_CLEAR, Security
+from pykraft.text.secrets import is_secret
 from pykraft.types import Endpoint, Offset
 
 if TYPE_CHECKING:  # commands read options without Spark
@@ -76,6 +80,8 @@ KNOWN = (
     "includeHeaders",
     *ALIASES,
 )
+OF_CONNECTIONS: Final = tuple(f"kafka.{name}" for name in ("security.protocol", "ssl.", "sasl.", "config.providers"))
+"""Options that protect the connections to a live quorum: Kafka's, with the prefix of the Kafka source."""
 OF_TABLE: Final = "option."
 """Spark's prefix of the options of a table."""
 OF_LOG: Final = frozenset({"path", "paths", CONTROLLERS})
@@ -93,7 +99,8 @@ def translate(options: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for given, value in options.items():
         name = given.lower()
-        reason = refused.get(name, NO_CLIENT if name.startswith(("kafka.", "kafkaconsumer.")) else None)
+        is_of_client = name.startswith(("kafka.", "kafkaconsumer.")) and not name.startswith(OF_CONNECTIONS)
+        reason = refused.get(name, NO_CLIENT if is_of_client else None)
         if reason is not None:
             raise UsageError(f"the source pykraft has no option {given}: {reason}")
         if name in ours and ours[name].lower() in {each.lower() for each in options}:
@@ -137,6 +144,7 @@ class SourceOptions:
     repairs_truncation: bool = False
     pushes_filters: bool = False
     includes_headers: bool = False
+    security: Security = IN_THE_CLEAR
 
 
 SIZE_BYTES_PER_TRIGGER: Final = 1024 * 1024 * 1024
@@ -219,6 +227,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         fails_on_data_loss=read.choice("failOnDataLoss", ("true", "false")) == "true",
         includes_headers=read.choice("includeHeaders", ("false", "true")) == "true",
         pushes_filters=read.choice("pushFilters", ("false", "true")) == "true",
+        security=security_of(options),
     )
     _refuse_contradictions(found)
     return found
@@ -232,6 +241,8 @@ def _refuse_contradictions(options: SourceOptions) -> None:
         raise UsageError(f"the option columns = {options.columns} has a row for each record: leave out rows = batches")
     if options.includes_headers and (options.rows == "batches" or options.columns == "metadata"):
         raise UsageError("only rows of records have headers: leave out includeHeaders, rows or columns")
+    if options.patterns and options.security != IN_THE_CLEAR:
+        raise UsageError(f"path names directories, which need no connection: leave out {OF_CONNECTIONS[0]}")
     if options.columns == "kafka" and options.tolerant:
         raise UsageError("the Kafka source's columns cannot report damage: leave out columns = kafka or corrupt = mark")
 
@@ -245,6 +256,11 @@ def table_options(options: Mapping[str, str]) -> dict[str, str] | None:
     found = {name.removeprefix(OF_TABLE): value for name, value in given.items() if name.startswith(OF_TABLE)}
     if "location" in given:
         found["path"] = given["location"].removeprefix("file:")
+    for name, value in found.items():
+        if is_secret(name) and not value.startswith("${"):
+            raise UsageError(
+                f"who sees the table sees its option {name}: give it with each query, or as ${{file:…}} or ${{env:…}}"
+            )
     return found or None
 
 
@@ -267,6 +283,19 @@ def parse_controllers(text: str) -> tuple[Endpoint, ...]:
             raise wrong_option(CONTROLLERS, item, "host:port,…")
         found.append(endpoint)
     return tuple(found)
+
+
+def security_of(options: Mapping[str, str]) -> Security:
+    """How the connections to a live quorum are protected. Errors: ConfigError that names the option."""
+    properties = Properties()
+    for name, value in options.items():
+        if name.lower().startswith(OF_CONNECTIONS):
+            properties[name.lower().removeprefix("kafka.")] = value
+    try:
+        resolve(properties)
+        return Security.of_client(properties)
+    except ConfigError as error:
+        raise ConfigError(f"kafka.{error.key}", error.value, error.allowed) from error
 
 
 class _Reader:

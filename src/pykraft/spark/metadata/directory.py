@@ -29,6 +29,7 @@ from pykraft.object_storage.files import Files
 from pykraft.protocol.batch import BatchHeader
 from pykraft.protocol.metadata.record import MetadataRecord, read_metadata_record
 from pykraft.protocol.records import Record, decode_records
+from pykraft.security.settings import IN_THE_CLEAR, Security
 from pykraft.snapshot.files import BOOTSTRAP_ID, list_snapshots
 from pykraft.snapshot.head import SnapshotReader, read_head
 from pykraft.spark.data_source.file_plan import end_of, find_replicas, plan_batch
@@ -177,13 +178,18 @@ class _EnoughError(Exception):
     """Raised at the first record that the moment does not include."""
 
 
-def read_live(bootstrap: Sequence[Endpoint], moment: Moment, take: Callable[[LoggedRecord], object]) -> Offset:
+def read_live(
+    bootstrap: Sequence[Endpoint],
+    moment: Moment,
+    take: Callable[[LoggedRecord], object],
+    security: Security = IN_THE_CLEAR,
+) -> Offset:
     """Pass on the records that describe the cluster at a moment, and return the offset after the last.
 
     Errors: UsageError if the quorum's log does not reach back, or not up, to that moment; ProtocolError for a record
     that this version cannot decode; QuorumUnavailableError.
     """
-    return asyncio.run(_Reading(bootstrap, moment, take).run())
+    return asyncio.run(_Reading(bootstrap, moment, take).run(security))
 
 
 class _Reading:
@@ -193,7 +199,7 @@ class _Reading:
         self._take = take
         self._end = Offset(0)
 
-    async def run(self) -> Offset:
+    async def run(self, security: Security) -> Offset:
         observer = Observer(
             self._bootstrap,
             start=Start.EARLIEST,
@@ -201,6 +207,7 @@ class _Reading:
             patience=QUERY_PATIENCE,
             limits=QUERY_LIMITS,
             load_snapshot=self._load,
+            security=security,
         )
         async with observer:
             await observer.begin()

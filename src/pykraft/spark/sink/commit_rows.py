@@ -244,7 +244,7 @@ async def _commit(
     cluster_id = None if newest is None else newest.cluster_id
     patience = Patience(timeout_ms=options.timeout_ms)
     async with NumberedAppender(
-        options.controllers, cluster_id=cluster_id, client_id=CLIENT_ID, patience=patience
+        options.controllers, cluster_id=cluster_id, client_id=CLIENT_ID, patience=patience, security=options.security
     ) as appender:
         # 1.
         if newest is not None and is_repeated:

@@ -14,7 +14,15 @@ from urllib.parse import unquote, urlsplit
 
 from pykraft.errors import UsageError
 from pykraft.object_storage.uris import located
-from pykraft.spark.data_source.options import CONTROLLERS, UNITS_MS, parse_controllers, wrong_option
+from pykraft.security.settings import IN_THE_CLEAR, Security
+from pykraft.spark.data_source.options import (
+    CONTROLLERS,
+    OF_CONNECTIONS,
+    UNITS_MS,
+    parse_controllers,
+    security_of,
+    wrong_option,
+)
 from pykraft.text.words import did_you_mean
 from pykraft.types import Endpoint
 
@@ -61,6 +69,7 @@ class SinkOptions:
     timeout_ms: int = TIMEOUT_MS
     continues: bool = True
     """Whether the query goes on where it was when it is run again: a stream, and a batch query with a ``job_id``."""
+    security: Security = IN_THE_CLEAR
 
 
 def parse_sink_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
@@ -90,6 +99,7 @@ def parse_sink_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOp
         batch_size_bytes_max=_size(given),
         timeout_ms=_timeout_ms(given),
         continues=is_stream or job_id is not None,
+        security=security_of(options),
     )
 
 
@@ -99,6 +109,8 @@ def _known(options: Mapping[str, str]) -> dict[str, str]:
     found = {}
     for given, value in options.items():
         name = given.lower()
+        if name.startswith(OF_CONNECTIONS):
+            continue
         if name in known:
             found[known[name]] = value.strip()
             continue

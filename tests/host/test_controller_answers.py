@@ -10,7 +10,7 @@ from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader
 
-from pykraft.host.inbound import ANSWERS, SERVED, ControllerApi, answer
+from pykraft.host.controller_answers import ANSWERS, SERVED, ControllerApi, answer
 
 EVERY = [(key, version) for key, one in SERVED.items() for version in range(one.min, one.max + 1)]
 

@@ -1,0 +1,321 @@
+"""Who may do what: rules from a file, and the authorizer that decides by them.
+
+A line of the file is what follows ``kafka-acls --add``, so that rules can be taken over from a script::
+
+    --allow-principal User:reader --operation Read --topic __raft_performance_test
+    --deny-principal User:* --deny-host 10.0.0.9 --operation All --cluster
+
+Invariants: a super user may do everything; else a rule that denies counts before all that allow; else nothing is
+allowed that no rule allows. An `Authorizer` keeps no decision: it reads its rules for each one.
+
+Source: Kafka's ``StandardAuthorizerData`` (order, implied operations, ``allow.everyone.if.no.acl.found``),
+``AclCommand`` (flags, ``--producer``, ``--consumer``), ``AclEntry``; KIP-290 (prefixed names).
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from pykraft.errors import ConfigError
+from pykraft.security.principal import PRINCIPAL_TYPE, Principal
+
+AUTHORIZER_KEY: Final = "authorizer.class.name"
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+"""Kafka's authorizer; naming it switches ours on, which decides in the same way."""
+SUPER_USERS_KEY: Final = "super.users"
+ALLOW_EVERYONE_KEY: Final = "allow.everyone.if.no.acl.found"
+ACL_FILE_KEY: Final = "pykraft.acl.file"
+VOTER_PRINCIPALS_KEY: Final = "pykraft.voter.principals"
+ACLS_MAX: Final = 10_000
+"""Rules in a file: a decision looks at all rules of its kind of resource."""
+ANY: Final = "*"
+CLUSTER_NAME: Final = "kafka-cluster"
+
+
+class AclOperation(Enum):
+    """What somebody wants to do, by Kafka's names."""
+
+    ALL = "All"
+    READ = "Read"
+    WRITE = "Write"
+    CREATE = "Create"
+    DELETE = "Delete"
+    ALTER = "Alter"
+    DESCRIBE = "Describe"
+    CLUSTER_ACTION = "ClusterAction"
+    DESCRIBE_CONFIGS = "DescribeConfigs"
+    ALTER_CONFIGS = "AlterConfigs"
+    IDEMPOTENT_WRITE = "IdempotentWrite"
+
+
+class ResourceType(Enum):
+    """What it is done to."""
+
+    CLUSTER = "Cluster"
+    GROUP = "Group"
+    TOPIC = "Topic"
+
+
+_IMPLIED_BY: Final[Mapping[AclOperation, frozenset[AclOperation]]] = {
+    AclOperation.DESCRIBE: frozenset({AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER}),
+    AclOperation.DESCRIBE_CONFIGS: frozenset({AclOperation.ALTER_CONFIGS}),
+}
+"""Who is allowed one of these is allowed this, too."""
+_OF_PRODUCERS: Final = (AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.CREATE)
+_OF_CONSUMERS: Final = (AclOperation.READ, AclOperation.DESCRIBE)
+_BY_NAME: Final = {operation.value.lower(): operation for operation in AclOperation}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acl:
+    """One rule; ``principal`` is Kafka's text, and ``*`` in place of a host or name stands for any."""
+
+    is_allowed: bool
+    principal: str
+    host: str
+    operation: AclOperation
+    resource: ResourceType
+    name: str
+    is_prefix: bool = False
+
+    def covers(self, name: str) -> bool:
+        """Whether it is about the resource with this name."""
+        return name.startswith(self.name) if self.is_prefix else self.name in (ANY, name)
+
+    def matches(self, principal: str, host: str, operation: AclOperation) -> bool:
+        """Whether it is about this principal at this host, and decides about the operation."""
+        if self.principal not in (principal, _ANYBODY) or self.host not in (host, ANY):
+            return False
+        if self.operation in (operation, AclOperation.ALL):
+            return True
+        return self.is_allowed and self.operation in _IMPLIED_BY.get(operation, ())
+
+
+_ANYBODY: Final = f"{PRINCIPAL_TYPE}:{ANY}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorizerSettings:
+    """The properties of an authorizer."""
+
+    super_users: frozenset[str] = frozenset()
+    acl_file: Path | None = None
+    allows_without_acl: bool = False
+    """Whether everybody may do to a resource what they like while no rule is about it."""
+
+    @staticmethod
+    def of(text: Callable[[str], str]) -> AuthorizerSettings | None:
+        """What the properties ask for, of which ``text`` returns the value by the name; None without an authorizer.
+
+        Errors: ConfigError.
+        """
+        kind = text(AUTHORIZER_KEY)
+        given = {key: text(key) for key in (SUPER_USERS_KEY, ALLOW_EVERYONE_KEY, ACL_FILE_KEY)}
+        if kind not in ("", STANDARD_AUTHORIZER):
+            raise ConfigError(AUTHORIZER_KEY, kind, f"{STANDARD_AUTHORIZER}: there is no other here")
+        for key, value in given.items():
+            if value and not kind:
+                raise ConfigError(key, value, f"it has no effect without {AUTHORIZER_KEY}={STANDARD_AUTHORIZER}")
+        if not kind:
+            return None
+        everyone, path = given[ALLOW_EVERYONE_KEY].lower(), given[ACL_FILE_KEY]
+        if everyone not in ("", "false", "true"):
+            raise ConfigError(ALLOW_EVERYONE_KEY, everyone, "one of false, true")
+        if "\0" in path:
+            raise ConfigError(ACL_FILE_KEY, path, "a file")
+        users = [user.strip() for user in given[SUPER_USERS_KEY].split(";") if user.strip()]
+        try:
+            super_users = frozenset(map(principal_text, users))
+        except ValueError as error:
+            raise ConfigError(SUPER_USERS_KEY, given[SUPER_USERS_KEY], f"{error}, and ; separates them") from error
+        return AuthorizerSettings(
+            super_users=super_users, acl_file=Path(path) if path else None, allows_without_acl=everyone == "true"
+        )
+
+
+class Authorizer:
+    """Decides by the rules that were read last."""
+
+    def __init__(self, settings: AuthorizerSettings, acls: Sequence[Acl] = ()) -> None:
+        self._settings = settings
+        self._by_resource: Mapping[ResourceType, Sequence[Acl]] = {}
+        self.acls = acls
+
+    @property
+    def acls(self) -> Sequence[Acl]:
+        """The rules; they may be replaced on any thread."""
+        return self._acls
+
+    @acls.setter
+    def acls(self, acls: Sequence[Acl]) -> None:
+        found: dict[ResourceType, list[Acl]] = defaultdict(list)
+        for acl in acls:
+            found[acl.resource].append(acl)
+        self._acls, self._by_resource = acls, found
+
+    def allows(
+        self, principal: Principal, host: str, operation: AclOperation, resource: ResourceType, name: str = CLUSTER_NAME
+    ) -> bool:
+        """Whether this principal at this address may do so; ``name`` is that of the topic or group."""
+        who = str(principal)
+        if who in self._settings.super_users:
+            return True
+        found = [acl for acl in self._by_resource.get(resource, ()) if acl.covers(name)]
+        if not found:
+            return self._settings.allows_without_acl
+        decisive = [acl.is_allowed for acl in found if acl.matches(who, host, operation)]
+        return bool(decisive) and all(decisive)
+
+
+class AclFile:
+    """The file with the rules of an authorizer, which are read again when it has changed."""
+
+    def __init__(self, path: Path, authorizer: Authorizer) -> None:
+        """Errors: ConfigError for a file that cannot be used."""
+        self._path = path
+        self._authorizer = authorizer
+        self.is_stale = False
+        """True while the file has changed, but cannot be used."""
+        self._seen: str | None = None
+        self._take()
+
+    def refresh(self) -> str | None:
+        """Take up a changed file; returns what to report, if there is anything new. It may be called on any thread."""
+        try:
+            if not self._take():
+                return None
+        except ConfigError as error:
+            report = f"changed rules are not taken up, the former ones stay in use: {error}"
+            is_new, self.is_stale, self._told = not self.is_stale or report != self._told, True, report
+            return report if is_new else None
+        self.is_stale = False
+        return f"{len(self._authorizer.acls)} rules were read again: {self._path}"
+
+    _told = ""
+
+    def _take(self) -> bool:
+        """Read the file; False if it is as it was. Errors: ConfigError."""
+        try:
+            text = self._path.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            raise ConfigError(ACL_FILE_KEY, str(self._path), f"the file cannot be read: {reason}") from error
+        if text == self._seen and not self.is_stale:
+            return False
+        self._authorizer.acls = parse_acls(text, str(self._path))
+        self._seen = text
+        return True
+
+
+def parse_acls(text: str, path: str) -> tuple[Acl, ...]:
+    """The rules of a file; ``#`` begins a comment. Errors: ConfigError that names the line."""
+    found: list[Acl] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            words = shlex.split(line, comments=True)
+            found += _rules(words) if words else ()
+        except ValueError as error:
+            raise ConfigError(ACL_FILE_KEY, path, f"line {number}: {error}") from error
+        if len(found) > ACLS_MAX:
+            raise ConfigError(ACL_FILE_KEY, path, f"line {number}: at most {ACLS_MAX} rules are possible")
+    return tuple(found)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(message)
+
+
+def _parser() -> _Parser:
+    parser = _Parser(prog="", add_help=False, allow_abbrev=False)
+    for option in ("allow-principal", "deny-principal", "allow-host", "deny-host", "operation", "topic", "group"):
+        parser.add_argument(f"--{option}", action="append", default=[])
+    for option in ("cluster", "producer", "consumer", "idempotent"):
+        parser.add_argument(f"--{option}", action="store_true")
+    parser.add_argument("--resource-pattern-type", choices=("literal", "prefixed"), default="literal")
+    return parser
+
+
+_PARSER: Final = _parser()
+
+
+def _rules(words: Sequence[str]) -> Iterator[Acl]:
+    """The rules of one line. Errors: ValueError."""
+    given = _PARSER.parse_args(words)
+    targets = list(_targets(given))
+    if not given.allow_principal and not given.deny_principal:
+        raise ValueError("give --allow-principal or --deny-principal")
+    if not targets:
+        raise ValueError("give --topic, --group or --cluster")
+    for is_allowed, principals, hosts in (
+        (True, given.allow_principal, given.allow_host),
+        (False, given.deny_principal, given.deny_host),
+    ):
+        if hosts and not principals:
+            raise ValueError("a host belongs to a principal: give --allow-principal or --deny-principal, too")
+        for principal in principals:
+            for host in hosts or (ANY,):
+                for resource, name, operation in targets:
+                    yield Acl(
+                        is_allowed=is_allowed,
+                        principal=principal_text(principal),
+                        host=host,
+                        operation=operation,
+                        resource=resource,
+                        name=name,
+                        is_prefix=given.resource_pattern_type == "prefixed" and resource is not ResourceType.CLUSTER,
+                    )
+
+
+def _targets(given: Any) -> Iterator[tuple[ResourceType, str, AclOperation]]:  # noqa: ANN401 - argparse's
+    if given.producer or given.consumer:
+        if given.operation or not given.topic or (given.consumer and not given.group):
+            raise ValueError("--producer has a --topic, --consumer a --topic and a --group, and neither an --operation")
+        for operation in (_OF_PRODUCERS if given.producer else ()) + (_OF_CONSUMERS if given.consumer else ()):
+            yield from ((ResourceType.TOPIC, name, operation) for name in given.topic)
+        if given.consumer:
+            yield from ((ResourceType.GROUP, name, AclOperation.READ) for name in given.group)
+        if given.idempotent:
+            yield ResourceType.CLUSTER, CLUSTER_NAME, AclOperation.IDEMPOTENT_WRITE
+        return
+    for operation in [_operation(word) for word in given.operation] or (AclOperation.ALL,):
+        yield from ((ResourceType.TOPIC, name, operation) for name in given.topic)
+        yield from ((ResourceType.GROUP, name, operation) for name in given.group)
+        if given.cluster:
+            yield ResourceType.CLUSTER, CLUSTER_NAME, operation
+
+
+def _operation(word: str) -> AclOperation:
+    found = _BY_NAME.get(word.lower().replace("_", ""))
+    if found is None:
+        raise ValueError(f"{word} is no operation: {', '.join(operation.value for operation in AclOperation)}")
+    return found
+
+
+def principal_text(text: str) -> str:
+    """The same, if it names a user as Kafka does. Errors: ValueError."""
+    kind, _, name = text.partition(":")
+    if kind != PRINCIPAL_TYPE or not name:
+        raise ValueError(f"{text} is no principal: one is {PRINCIPAL_TYPE}:NAME")
+    return text
+
+
+def voter_principals(text: str) -> tuple[tuple[int, str], ...]:
+    """Node ids and principals of ``id@User:NAME;…``; an id may have several. Errors: ConfigError."""
+    found = []
+    for item in filter(None, map(str.strip, text.split(";"))):
+        node_id, _, principal = item.partition("@")
+        if not node_id.isdecimal():
+            raise ConfigError(VOTER_PRINCIPALS_KEY, item, f"id@{PRINCIPAL_TYPE}:NAME, separated by ;")
+        try:
+            found.append((int(node_id), principal_text(principal)))
+        except ValueError as error:
+            raise ConfigError(VOTER_PRINCIPALS_KEY, item, str(error)) from error
+    return tuple(found)

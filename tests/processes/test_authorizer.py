@@ -1,0 +1,166 @@
+"""A quorum with an authorizer and a certificate for each node, as processes: who may do what, over real TLS."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.nodes.cluster import Cluster
+from pykraft.config import TEST_TOPIC_ID, TEST_TOPIC_NAME
+from pykraft.local.child import Children, wait_until
+from pykraft.local.voters import LISTENER, QUICK
+from pykraft.protocol.messages import ApiKey
+from pykraft.protocol.schema import Body
+from pykraft.security.acls import STANDARD_AUTHORIZER
+from pykraft.security.contexts import Side
+from pykraft.types import ZERO_UUID
+from tests.processes.commands import run, stop_under_load
+from tests.processes.wire import Wire
+from tests.security.credentials import HOSTS, authority, context, properties, write
+
+pytestmark = pytest.mark.processes
+
+REFUSED = 31
+RULES = f"""
+--allow-principal User:node1 --allow-principal User:node2 --operation ClusterAction --cluster
+--allow-principal User:node3 --operation ClusterAction --cluster
+--allow-principal User:reader --operation Read --topic {TEST_TOPIC_NAME}
+--allow-principal User:reader --operation Describe --cluster
+"""
+ANSWERS: dict[str, tuple[int, int, int, int]] = {
+    # DescribeQuorum, RemoveRaftVoter of nobody, Vote as node 2, Fetch as node 2: whether each is refused.
+    "nobody": (1, 1, 1, 1),
+    "reader": (0, 1, 1, 1),
+    "node3": (1, 1, 1, 1),
+    "node2": (1, 1, 0, 0),
+    "root": (0, 0, 1, 1),
+}
+
+
+class Quorum:
+    """Three voters, each with its own certificate, and the certificates of others."""
+
+    def __init__(self, children: Children, folder: Path) -> None:
+        self.folder = folder / "certificates"
+        self._values = properties(self.folder)
+        self.rules = folder / "rules"
+        self.rules.write_text(RULES)
+        given = {
+            **self._values,
+            "listener.security.protocol.map": f"{LISTENER}:SSL",
+            "ssl.principal.mapping.rules": "RULE:^CN=(.*)$/$1/",
+            "authorizer.class.name": STANDARD_AUTHORIZER,
+            "super.users": "User:root",
+            "pykraft.acl.file": str(self.rules),
+            "pykraft.voter.principals": "1@User:node1;2@User:node2;3@User:node3",
+        }
+        self.cluster = Cluster(children, folder, properties={**QUICK, **given})
+        for node_id, node in self.cluster.nodes.items():
+            with node.config.open("a") as file:
+                file.write(f"\nssl.keystore.location={self.certificate(f'node{node_id}')}\n")
+
+    def certificate(self, name: str) -> str:
+        return write(self.folder / f"{name}.pem", authority().issue(name, HOSTS))
+
+    def client(self, name: str) -> Path:
+        """The properties file of a tool with this certificate."""
+        path = self.folder / f"{name}.properties"
+        location, trusted = self.certificate(name), self._values["ssl.truststore.location"]
+        path.write_text(f"security.protocol=SSL\nssl.keystore.location={location}\nssl.truststore.location={trusted}\n")
+        return path
+
+    @contextmanager
+    def wire(self, name: str, node_id: int) -> Iterator[Wire]:
+        """A connection to a node with this certificate."""
+        values = {**self._values, "ssl.keystore.location": self.certificate(name)}
+        with Wire(self.cluster.nodes[node_id].port, context(values, Side.CLIENT).current) as wire:
+            yield wire
+
+    def logs(self) -> str:
+        return "".join(node.process.log() for node in self.cluster.nodes.values())
+
+
+def vote(cluster_id: str) -> Body:
+    """A request for a pre-vote in the name of node 2."""
+    partition: Body = {"replica_epoch": 0, "replica_id": 2, "pre_vote": True, "last_offset_epoch": 0, "last_offset": 0}
+    partition |= {"replica_directory_id": ZERO_UUID, "voter_directory_id": ZERO_UUID, "partition_index": 0}
+    topics = [{"topic_name": TEST_TOPIC_NAME, "partitions": [partition]}]
+    return {"cluster_id": cluster_id, "voter_id": 1, "topics": topics}
+
+
+def fetch(cluster_id: str) -> Body:
+    """A request in the name of node 2 that would acknowledge everything."""
+    part = {"partition": 0, "fetch_offset": 2**40, "last_fetched_epoch": 1, "partition_max_bytes": 1_000}
+    return {
+        "cluster_id": cluster_id,
+        "replica_state": {"replica_id": 2, "replica_epoch": -1},
+        "max_wait_ms": 0,
+        "topics": [{"topic_id": TEST_TOPIC_ID, "partitions": [part]}],
+    }
+
+
+def codes(quorum: Quorum, name: str) -> tuple[int, ...]:
+    """For each request of `ANSWERS`, whether a follower, or the leader, refuses it of the holder of a certificate."""
+    cluster_id, described = quorum.cluster.cluster_id, {"partitions": [{"partition_index": 0}]}
+    asked: list[tuple[ApiKey, int, Any]] = [
+        (ApiKey.DESCRIBE_QUORUM, 2, {"topics": [{"topic_name": TEST_TOPIC_NAME, **described}]}),
+        (ApiKey.REMOVE_RAFT_VOTER, 0, {"cluster_id": cluster_id, "voter_id": 9, "voter_directory_id": ZERO_UUID}),
+        (ApiKey.VOTE, 2, vote(cluster_id)),
+        (ApiKey.FETCH, 17, fetch(cluster_id)),
+    ]
+    with ExitStack() as stack:
+        wires = [stack.enter_context(quorum.wire(name, node_id)) for node_id in quorum.cluster.nodes]
+        found = [{wire.ask(*each)["error_code"] == REFUSED for wire in wires} for each in asked]
+    assert all(len(each) == 1 for each in found), "all nodes have the same rules"
+    return tuple(int(True in each) for each in found)
+
+
+def test_everybody_may_do_what_the_rules_say_and_no_node_acts_as_another(children: Children, tmp_path: Path) -> None:
+    quorum = Quorum(children, tmp_path)
+    cluster = quorum.cluster
+    cluster.start()
+    cluster.journal.wait_for_acknowledged(100, since=0)
+    assert {name: codes(quorum, name) for name in ANSWERS} == ANSWERS
+    assert "refused User:node3 at 127.0.0.1 on " in quorum.logs()
+    assert "VOTE as node 2: User:node3 is not among pykraft.voter.principals of node 2" in quorum.logs()
+
+    bootstrap = ",".join(f"{HOSTS[1]}:{node.port}" for node in cluster.nodes.values())
+    asked = ("--bootstrap-controller", bootstrap, "--timeout", "10")
+    seen = run("tail", *asked, "--command-config", str(quorum.client("reader")), "--max-records", "3")
+    assert len(seen.stdout.splitlines()) == 3
+    told = run("quorum", *asked, "--command-config", str(quorum.client("reader")), "describe", "--status")
+    assert told.returncode == 0
+    refused = run(
+        "quorum", *asked[:2], "--timeout", "2", "--command-config", str(quorum.client("nobody")), "describe", "--status"
+    )
+    assert refused.returncode != 0
+    assert "CLUSTER_AUTHORIZATION_FAILED" in refused.stderr + refused.stdout
+    stop_under_load(cluster)
+
+
+def test_a_changed_rule_counts_on_open_connections_and_a_broken_file_changes_nothing(
+    children: Children, tmp_path: Path
+) -> None:
+    quorum = Quorum(children, tmp_path)
+    cluster = quorum.cluster
+    cluster.start()
+    cluster.journal.wait_for_acknowledged(100, since=0)
+    described = {"topics": [{"topic_name": TEST_TOPIC_NAME, "partitions": [{"partition_index": 0}]}]}
+    node = cluster.nodes[1]
+    with quorum.wire("reader", 1) as wire:
+
+        def is_refused() -> bool:
+            return bool(wire.ask(ApiKey.DESCRIBE_QUORUM, 2, described)["error_code"] == REFUSED)
+
+        assert not is_refused()
+        quorum.rules.write_text(RULES + "--deny-principal User:reader")
+        wait_until(lambda: "changed rules are not taken up" in node.process.log(), "the broken file is noticed")
+        assert "line 6: give --topic, --group or --cluster" in node.process.log()
+        assert not is_refused()
+        quorum.rules.write_text(f"{RULES}--deny-principal User:reader --cluster\n")
+        wait_until(is_refused, "the rule counts")
+    mark = cluster.journal.mark()
+    cluster.journal.wait_for_acknowledged(100, since=mark)
+    stop_under_load(cluster)
