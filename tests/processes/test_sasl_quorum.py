@@ -12,7 +12,7 @@ from pykraft.local.child import Children, wait_until
 from pykraft.local.journal import Acknowledged
 from pykraft.local.voters import HOST, LISTENER, QUICK
 from pykraft.protocol.messages import ApiKey
-from pykraft.security.sasl import Credentials
+from pykraft.security.sasl import SaslCredentials
 from pykraft.security.settings import MECHANISMS, Security
 from pykraft.security.users import NewUser, read_users, write_users
 from pykraft.server.sasl_client import SaslClient
@@ -142,7 +142,7 @@ def test_users_come_and_go_without_a_restart(children: Children, tmp_path: Path)
 def authenticated_stranger(port: int) -> socket.socket:
     """A connection that has authenticated as a user."""
     values = {"sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas("PLAIN"), "security.protocol": "SASL_PLAINTEXT"}
-    client = SaslClient(Credentials(Security.of_client(values)))
+    client = SaslClient(SaslCredentials(Security.of_client(values)))
     connection = socket.create_connection((HOST, port), attack.TIMEOUT_S)
     parts = client.begin()
     while parts:
