@@ -18,7 +18,6 @@ from tests.client.nodes import QUICK, leader_of
 from tests.security.proofs import jaas, proofs, token
 
 PATIENT = Patience(timeout_ms=10_000, request_timeout_ms=5_000)
-HASTY = Patience(timeout_ms=300, request_timeout_ms=5_000)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -50,10 +49,10 @@ async def test_nodes_and_clients_of_a_program_authenticate(mechanism: str, tmp_p
             while batch.base_offset < written.base_offset:
                 batch = await anext(observer)
             assert [text_serde.deserialize(value) for value in batch.values()] == ["one", "two"]
-        async with Admin(bootstrap, security=Security.of_client(wrong), patience=HASTY) as stranger:
+        async with Admin(bootstrap, security=Security.of_client(wrong), patience=PATIENT) as stranger:
             with pytest.raises(QuorumUnavailableError, match="it refuses these credentials of"):
                 await stranger.describe_quorum()
-        async with Admin(bootstrap, patience=HASTY) as nobody:
+        async with Admin(bootstrap, patience=PATIENT) as nobody:
             with pytest.raises(QuorumUnavailableError, match="perhaps it wants SASL"):
                 await nobody.describe_quorum()
 

@@ -407,12 +407,6 @@ def test_the_listener_between_nodes_may_be_named_by_kafkas_older_property() -> N
     assert problem == "the listener between nodes is SSL"
 
 
-def test_sasl_of_a_listener_with_tls_alone_is_refused() -> None:
-    given = {"listeners": "SSL://localhost:9093", "controller__listener__names": "SSL", **TLS}
-    problem = refused(**given, sasl__enabled__mechanisms="PLAIN")
-    assert (problem.key, problem.allowed[:33]) == ("sasl.enabled.mechanisms", "no listener uses it: give one SAS")
-
-
 def test_tls_of_a_listener_in_the_clear_is_refused() -> None:
     listeners = "PLAINTEXT://localhost:9092,SSL://localhost:9093"
     key = "listener__name__plaintext__ssl__client__auth"

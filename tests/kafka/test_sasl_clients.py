@@ -21,13 +21,16 @@ pytestmark = pytest.mark.kafka
 HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 
 
-def authenticated(children: Children, folder: Path, *mechanisms: str) -> tuple[Cluster, str, dict[str, str]]:
+def authenticated(
+    children: Children, folder: Path, *mechanisms: str, session_ms: int = 0
+) -> tuple[Cluster, str, dict[str, str]]:
     """A quorum that accepts these mechanisms, its addresses, and its properties."""
     values: dict[str, str] = {}
     for mechanism in mechanisms:
         values |= proofs(folder / "proofs", mechanism)
     values |= {"sasl.enabled.mechanisms": ",".join(mechanisms), "sasl.mechanism.controller.protocol": mechanisms[0]}
     values |= {"listener.security.protocol.map": f"{LISTENER}:SASL_PLAINTEXT", "pykraft.client.listeners": LISTENER}
+    values["connections.max.reauth.ms"] = str(session_ms)
     escaped = {key: value.replace("\\", "\\\\") for key, value in values.items()}
     cluster = Cluster(children, folder, throughput=0, properties=escaped)
     cluster.start()
@@ -63,7 +66,7 @@ def test_java_clients_use_a_quorum_with_sasl_by_each_mechanism(
     kafka: Kafka, children: Children, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert kafka.jars.is_dir()
-    cluster, servers, values = authenticated(children, tmp_path, *MECHANISMS)
+    cluster, servers, values = authenticated(children, tmp_path, *MECHANISMS, session_ms=3_000)
     url = values["sasl.oauthbearer.token.endpoint.url"]
     allowed = "org.apache.kafka.sasl.oauthbearer.allowed"
     monkeypatch.setenv("KAFKA_OPTS", f"-D{allowed}.urls={url} -D{allowed}.files={url.removeprefix('file://')}")
@@ -75,7 +78,9 @@ def test_java_clients_use_a_quorum_with_sasl_by_each_mechanism(
             text += f"sasl.login.callback.handler.class={HANDLER}\nsasl.oauthbearer.token.endpoint.url={url}\n"
         config = tmp_path / f"{mechanism}.properties"
         config.write_text(text)
-        chosen = ("--topic", TOPIC, "--max-messages", "20", "--command-config", str(config))
+        # A producer that writes for two sessions authenticates again.
+        rate = "4" if mechanism == "SCRAM-SHA-512" else "-1"
+        chosen = ("--topic", TOPIC, "--max-messages", "20", "--throughput", rate, "--command-config", str(config))
         told = run("kafka-run-class.sh", f"{TOOLS}.VerifiableProducer", *bootstrap, *chosen)
         assert sum(json.loads(line)["name"] == "producer_send_success" for line in told.splitlines()) == 20, told
         words = ("--topic", TOPIC, "--partition", "0", "--offset", "0", "--max-messages", str(20 * count))
@@ -106,3 +111,4 @@ def test_java_clients_use_a_quorum_with_sasl_by_each_mechanism(
     )
     assert "Authentication failed: Invalid username or password" in done.stdout + done.stderr
     assert set(cluster.stop().values()) == {0}
+    assert "".join(node.process.log() for node in cluster.nodes.values()).count("its session has ended") < 3

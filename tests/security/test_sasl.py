@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from pykraft.errors import AuthenticationError, ConfigError
 from pykraft.security import sasl
 from pykraft.security.exchanges import Asking, PlainAsk, ScramAsk
-from pykraft.security.sasl import Credentials, Mechanisms, Validator, options_of, read_token, token_file
+from pykraft.security.sasl import Mechanisms, SaslCredentials, Validator, options_of, read_token, token_file
 from pykraft.security.settings import MECHANISMS, Security, SecurityProtocol
 from pykraft.security.users import NewUser, ScramUsers, write_users
 from tests.security.proofs import MODULES, PASSWORD, USER, jaas, key_set, sasl_security, signing_key, token
@@ -207,7 +207,7 @@ def name_of(mechanisms: Mechanisms, mechanism: str, asking: Asking) -> str | Non
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_node_proves_itself_to_another_one(mechanism: str, tmp_path: Path) -> None:
     security = sasl_security(tmp_path, mechanism)
-    credentials = Credentials(security)
+    credentials = SaslCredentials(security)
     assert credentials.mechanism == mechanism
     assert name_of(Mechanisms(security), mechanism, credentials.begin()) == USER
 
@@ -240,12 +240,12 @@ def test_broken_file_keeps_what_was_there(tmp_path: Path) -> None:
     words = "changed users and keys are not taken up, the former ones stay in use: property sasl.oauthbearer."
     assert report.startswith(words)
     assert mechanisms.is_stale
-    assert name_of(mechanisms, "OAUTHBEARER", Credentials(security).begin()) == USER
+    assert name_of(mechanisms, "OAUTHBEARER", SaslCredentials(security).begin()) == USER
     (tmp_path / "keys.json").write_text(key_set(signing_key(), kid="other"))
     mechanisms.refresh()
     assert not mechanisms.is_stale
     (tmp_path / "token").write_text(token(kid="other"))
-    assert name_of(mechanisms, "OAUTHBEARER", Credentials(security).begin()) == USER
+    assert name_of(mechanisms, "OAUTHBEARER", SaslCredentials(security).begin()) == USER
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ def test_node_without_what_it_proves_itself_with_is_refused(
     mechanism: str, given: dict[str, str], key: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        Credentials(sasl_security(tmp_path, mechanism, **given))
+        SaslCredentials(sasl_security(tmp_path, mechanism, **given))
     assert caught.value.key == key
 
 
@@ -300,6 +300,6 @@ def test_embedded_node_accepts_what_it_uses() -> None:
     }
     security = Security.of_client(values)
     assert security.protocol is SecurityProtocol.SASL_PLAINTEXT
-    asking = Credentials(security).begin()
+    asking = SaslCredentials(security).begin()
     assert asking == PlainAsk(USER, PASSWORD)
     assert name_of(Mechanisms(security), "PLAIN", asking) == USER

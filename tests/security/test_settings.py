@@ -4,6 +4,7 @@ import pytest
 
 from pykraft.errors import ConfigError
 from pykraft.security.settings import SASL_NAMES, TLS_NAMES, Security, SecurityProtocol, protocol_of, refuse_unsupported
+from tests.config.test_properties import TLS, refused
 from tests.tidy.repository import ROOT
 
 
@@ -145,3 +146,9 @@ def test_sasl_without_a_mechanism_is_refused() -> None:
     with pytest.raises(ConfigError) as caught:
         Security.of_client({"security.protocol": "SASL_PLAINTEXT"})
     assert caught.value.key == "sasl.mechanism"
+
+
+def test_sasl_of_a_listener_with_tls_alone_is_refused() -> None:
+    given = {"listeners": "SSL://localhost:9093", "controller__listener__names": "SSL", **TLS}
+    problem = refused(**given, sasl__enabled__mechanisms="PLAIN")
+    assert (problem.key, problem.allowed[:33]) == ("sasl.enabled.mechanisms", "no listener uses it: give one SAS")

@@ -8,7 +8,7 @@ from pykraft.errors import AuthenticationError, ProtocolError
 from pykraft.protocol.api import encode_response
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
-from pykraft.security.sasl import Credentials, Mechanisms
+from pykraft.security.sasl import Mechanisms, SaslCredentials
 from pykraft.security.settings import MECHANISMS
 from pykraft.server.sasl_client import SHARE_MAX, SHARE_MIN, SaslClient
 from pykraft.server.sasl_server import SaslServer
@@ -18,7 +18,7 @@ from tests.security.proofs import PASSWORD, USER, jaas, sasl_security
 
 def ends(folder: Path, mechanism: str = "PLAIN", **given: str) -> tuple[SaslClient, SaslServer]:
     security = sasl_security(folder, mechanism, **given)
-    return SaslClient(Credentials(security)), SaslServer(Mechanisms(security))
+    return SaslClient(SaslCredentials(security)), SaslServer(Mechanisms(security))
 
 
 def unframed(parts: list[Buffer]) -> bytes:

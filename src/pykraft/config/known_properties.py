@@ -170,7 +170,9 @@ def _rows() -> tuple[Known, ...]:
         Known("listeners", "required", _LISTENERS, "addresses to bind; an empty host is every interface"),
         Known("advertised.listeners", "static voters, then listeners", _LISTENERS, "addresses that other nodes use"),
         Known("controller.listener.names", "the first listener", "names of listeners", "voters dial the first"),
-        Known("listener.security.protocol.map", "PLAINTEXT", "NAME:PLAINTEXT or NAME:SSL, with commas", "protection"),
+        Known(
+            "listener.security.protocol.map", "PLAINTEXT", "NAME:PROTOCOL, with commas", "protection, by TLS and SASL"
+        ),
         *_AUTHORIZATION,
         Known(
             "controller.quorum.voters",

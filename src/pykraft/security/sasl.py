@@ -254,7 +254,7 @@ class Mechanisms(FromFiles):
             raise self._security.error(name, f"cannot be used: {getattr(error, 'strerror', None) or error}") from error
 
 
-class Credentials:
+class SaslCredentials:
     """What this end proves itself with, by `mechanism`."""
 
     def __init__(self, security: Security) -> None:

@@ -18,7 +18,7 @@ from pykraft.protocol.api import decode_response, encode_request, frame
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.security.exchanges import Asking
-from pykraft.security.sasl import Credentials
+from pykraft.security.sasl import SaslCredentials
 from pykraft.types import Buffer
 
 SHARE_MIN: Final = 0.85
@@ -30,7 +30,7 @@ _VERSIONS: Final = {ApiKey.SASL_HANDSHAKE: 1, ApiKey.SASL_AUTHENTICATE: 2}
 class SaslClient:
     """Create it when the connection is established, and send what `begin` returns."""
 
-    def __init__(self, credentials: Credentials, client_id: str | None = None) -> None:
+    def __init__(self, credentials: SaslCredentials, client_id: str | None = None) -> None:
         self._credentials = credentials
         self._client_id = client_id
         self._exchange: Asking | None = None

@@ -33,7 +33,7 @@ from pykraft.config import LOOPBACK, NodeConfig
 from pykraft.security.acls import AclFile, Authorizer
 from pykraft.security.contexts import FromFiles, Side, TlsContext, refusal
 from pykraft.security.principal import Principal, PrincipalMapping
-from pykraft.security.sasl import Credentials, Mechanisms
+from pykraft.security.sasl import Mechanisms, SaslCredentials
 from pykraft.security.settings import HTTP_NAMES, MAPPING_RULES_KEY, Security, SecurityProtocol
 from pykraft.server.authentication import Authentication
 from pykraft.server.binding import ACCEPTS_PER_TURN, TLS_CLOSE_S_MAX, in_words
@@ -247,7 +247,7 @@ class NodeTls:
         security = config.security_between_nodes
         is_served = between in self._served
         self._dialed = TlsContext(security, Side.CLIENT, among_nodes=is_served) if security.uses_tls else None
-        self.credentials = Credentials(security) if security.uses_sasl else None
+        self.credentials = SaslCredentials(security) if security.uses_sasl else None
         """What this node proves itself with; None if it is not asked."""
         self._mappings: dict[str | None, PrincipalMapping] = {None: _mapping(security)}
         # Names of SASL are not those of certificates.

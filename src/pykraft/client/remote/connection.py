@@ -22,7 +22,7 @@ from pykraft.rpc.codec import Answer
 from pykraft.rpc.connection import DialedConnection
 from pykraft.rpc.context import RpcContext
 from pykraft.security.contexts import Side, TlsContext
-from pykraft.security.sasl import Credentials
+from pykraft.security.sasl import SaslCredentials
 from pykraft.security.settings import IN_THE_CLEAR, Security
 from pykraft.server.authentication import connect
 from pykraft.server.binding import Names, in_words, tls_options
@@ -232,7 +232,7 @@ class ClientDialer:
     ) -> None:
         """Without ``names`` they are looked up on the loop of the first call. Errors: ConfigError for certificates."""
         self._tls = TlsContext(security, Side.CLIENT) if security.uses_tls else None
-        self._credentials = Credentials(security) if security.uses_sasl else None
+        self._credentials = SaslCredentials(security) if security.uses_sasl else None
         self._client_id = client_id
         self._names = names
         self._resolved = resolved
