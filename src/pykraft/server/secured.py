@@ -231,7 +231,7 @@ class NodeTls:
         self._served = {
             name: TlsContext(security, Side.SERVER, among_nodes=name == between)
             for name, security in config.security
-            if config.listeners.get(name) is not None or name in HTTP_NAMES  # an observer may not listen at all
+            if len(config.listeners) or name in HTTP_NAMES  # an observer may not listen at all
         }
         security = config.security_between_nodes
         is_served = between in self._served
