@@ -127,12 +127,12 @@ def test_secured_service_serves_whom_it_knows(tmp_path: Path, caplog: pytest.Log
     ("content", "words"), [(None, "No such file"), (b" \n", "no line user:password"), (b"\xff", "is not UTF-8")]
 )
 def test_credentials_that_cannot_be_used_end_the_start(content: bytes | None, words: str, tmp_path: Path) -> None:
-    from pykraft.kv.http_server import Credentials
+    from pykraft.kv.http_server import AllowedUsers
 
     if content is not None:
         (tmp_path / "c").write_bytes(content)
     with pytest.raises(UsageError, match=f"--credentials-file .*c: .*{words}"):
-        Credentials(tmp_path / "c")
+        AllowedUsers(tmp_path / "c")
 
 
 async def test_renewed_certificate_of_the_service_is_taken_up(

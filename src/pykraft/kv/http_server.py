@@ -142,7 +142,7 @@ class _TlsServer(_Server):
         await super().shutdown(sockets)
 
 
-class Credentials:
+class AllowedUsers:
     """The users and tokens of a file, one a line: ``user:password`` or a token. A changed file counts at once."""
 
     def __init__(self, path: Path) -> None:

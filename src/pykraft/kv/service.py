@@ -140,14 +140,14 @@ async def serve(
 ) -> None:
     """Run the node and its API until a signal, over TLS if the listener `KEY_VALUE_NAME` is.
 
-    ``credentials`` is a file of users and tokens (`Credentials`). Errors: ConfigError for an address; those of a node.
+    ``credentials`` is a file of users and tokens (`AllowedUsers`). Errors: ConfigError for an address; those of a node.
     """
     require_package()
-    from pykraft.kv.http_server import Credentials, HttpServer
+    from pykraft.kv.http_server import AllowedUsers, HttpServer
 
     security = config.security_of(KEY_VALUE_NAME)
     tls = TlsContext(security, Side.SERVER) if security.uses_tls else None
-    known = None if credentials is None else Credentials(credentials)
+    known = None if credentials is None else AllowedUsers(credentials)
     accepted_max()  # raises the limit of descriptors, as `pykraft server` does
     try:
         sockets = listening_sockets(at)

@@ -26,6 +26,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from pykraft.config import NodeConfig
+from pykraft.errors import ProtocolError
 from pykraft.host.ports import ConnectionId
 from pykraft.security.principal import RemoteEnd
 from pykraft.security.settings import MAPPING_RULES_KEY
@@ -505,7 +506,7 @@ class Links:
 
         Errors: ConnectionRefusedError when each address refused; OSError.
         """
-        secured = None if self._tls is None or self._tls.for_dials is None else self._tls
+        secured = None if self._tls is None or not self._tls.proves_on_dials else self._tls
         if secured is not None:
             link.secured_endpoint, link.heard_s = endpoint, UNHEARD_S
             # A peer that is asked every few milliseconds would else get as many handshakes.
@@ -526,7 +527,8 @@ class Links:
                     tls = tls_options(None if secured is None else secured.for_dials, endpoint.host)
                     transport = await connect(LinkProtocol(link), link.sasl, address, endpoint.port, tls)
             except OSError as error:
-                if secured is not None and isinstance(error, ssl.SSLError | ConnectionResetError):
+                is_refused = isinstance(error, ssl.SSLError | ConnectionResetError)
+                if secured is not None and (is_refused or isinstance(error.__cause__, ProtocolError)):
                     secured.pauses.refused(endpoint)
                 # One address may refuse because the peer listens on another, which did not answer.
                 if failure is None or isinstance(failure, ConnectionRefusedError):

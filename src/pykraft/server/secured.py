@@ -218,7 +218,7 @@ class HandshakeServer:
         except OSError as error:
             self._fail(f"{address}: {in_words(error)}")
         else:
-            if transport.get_extra_info("peercert"):
+            if isinstance(protocol, Authentication) or transport.get_extra_info("peercert"):
                 self._addresses.know(address)
 
     def _fail(self, text: str) -> None:
@@ -241,7 +241,7 @@ class NodeTls:
             name: TlsContext(by_name[name], Side.SERVER, among_nodes=name == between)
             for name in by_name
             # An observer may not listen at all.
-            if by_name[name].uses_tls and (config.listeners.get(name) is not None or name in HTTP_NAMES)
+            if by_name[name].uses_tls and (len(config.listeners) or name in HTTP_NAMES)
         }
         self._mechanisms = {name: Mechanisms(by_name[name]) for name in by_name if by_name[name].uses_sasl}
         security = config.security_between_nodes
@@ -266,6 +266,11 @@ class NodeTls:
     def for_dials(self) -> ssl.SSLContext | None:
         """The context of the next dial; None if it is made without TLS."""
         return None if self._dialed is None else self._dialed.current
+
+    @property
+    def proves_on_dials(self) -> bool:
+        """Whether a dial has a handshake that the other end may refuse."""
+        return self._dialed is not None or self.credentials is not None
 
     def for_listener(self, name: str) -> TlsContext | None:
         """The context of a listener; None for one without TLS."""
