@@ -220,6 +220,7 @@ def _demo(command: str) -> Row:
 
 ONE_OF_THEIR_OWN = {
     "bin/pykraft": "it has become `pykraft version` by then; before that it has a stage as a script",
+    "new": "it writes ten small files in milliseconds, and no file twice",
     "certs": "it makes a few keys in milliseconds, and writes no file twice",
     "completion": "it prints a text that it has when it is loaded",
     "pipeline upkeep": "what it merges takes seconds; `tests/spark/tables/test_delta_upkeep.py` kills it in between",
@@ -253,6 +254,7 @@ ROWS: tuple[Row, ...] = (
         is_spark=True,
     ),
     _runs_nodes("bench raft", "bench", "raft", "--peer", "none", *BENCH),
+    _row("new", writes(lambda scene, home: ["new", "shop", "--folder", str(home / "shop")], leaves_files=True)),
     _row("certs", writes(lambda scene, home: ["certs", "--folder", str(home / "certs"), "n1"], leaves_files=True)),
     _runs_nodes("chaos", "chaos", "--minutes", "1", "--without", ON_DISKS, *BENCH),
     _prints("completion", "completion", "bash"),
