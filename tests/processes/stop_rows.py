@@ -225,6 +225,9 @@ ONE_OF_THEIR_OWN = {
     "completion": "it prints a text that it has when it is loaded",
     "pipeline upkeep": "what it merges takes seconds; `tests/spark/tables/test_delta_upkeep.py` kills it in between",
     "storage random-uuid": "it prints 22 characters",
+    "users add": "it reads one line and replaces a small file",
+    "users list": "it prints a few lines",
+    "users remove": "it replaces a small file",
     "version": "it prints what it has when it is loaded",
 }
 """Commands that do one thing after they are loaded, and why there is no moment before or after it."""
@@ -326,6 +329,9 @@ ROWS: tuple[Row, ...] = (
     ),
     _prints("storage random-uuid"),
     _row("tail", stage("waits", _tail, waits_for_answer), stage("follows", _follow, waits_for_answer)),
+    _row("users add", opens(lambda scene, home: ["users", "add", "--file", _fifo(home, "users"), "a"])),
+    _row("users list", opens(lambda scene, home: ["users", "list", "--file", _fifo(home, "users")])),
+    _row("users remove", opens(lambda scene, home: ["users", "remove", "--file", _fifo(home, "users"), "a"])),
     _row(
         "verify",
         writes(lambda scene, home: ["verify", str(scene.live_data)]),
