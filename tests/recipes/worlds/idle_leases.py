@@ -97,7 +97,8 @@ def idle_scenario() -> Scenario:
     return replace(
         scenario,
         cluster=ClusterSettings(voters=(3, 3, 5), observers=(0,)),
-        course=replace(scenario.course, faults_us=15_000_000),
+        # Nobody writes for twice `BETWEEN_MS`, so what must be committed in the end takes longer.
+        course=replace(scenario.course, faults_us=15_000_000, heal_us=40_000_000),
         pace=replace(Pace(), kind_probability=1.0, period_us_min=100_000, period_us_max=(400_000, 800_000)),
         faults={"transfer": 3.0, "resign": 2.0, "shutdown": 1.0, "kill": 1.0},
     )
