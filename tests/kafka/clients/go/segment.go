@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"io"
 	"sort"
 	"sync"
 	"time"
@@ -78,8 +80,11 @@ func (segment) subscribe(o options, read func(int64, string) bool) error {
 	var refused error
 	for goesOn := true; goesOn; {
 		message, err := reader.FetchMessage(context.Background())
-		if err != nil {
+		if errors.Is(err, io.EOF) {
 			return err
+		}
+		if err != nil { // joining the group failed, which it tells once, and tries again
+			continue
 		}
 		goesOn = read(message.Offset, string(message.Value))
 		refused = reader.CommitMessages(context.Background(), message)
