@@ -61,7 +61,7 @@ def test_a_wrong_property_is_named_with_its_file(path: Path, key: str, value: st
 
 SPOT = "property some.key is unknown and has no effect"
 MAP = "listener.security.protocol.map"
-LATER = "authorizers are not supported yet"
+LATER = "it has no effect without authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 REMEDY = "if that is wrong, set advertised.listeners"
 ALONE = "node.id 2 is not one of controller.quorum.voters: this node only observes"
 

@@ -16,7 +16,7 @@ from pykraft.protocol.messages import ApiKey
 from pykraft.recipes import Delete, KeyValues, Put, Transaction
 from pykraft.recipes.key_value_commands import OPERATIONS_MAX, VALUE_SIZE_BYTES_MAX
 from tests.kv.asgi import Client, served
-from tests.machine.counters import leader_of, machines
+from tests.machine.counters import Add, leader_of, machines
 
 
 class Blobs(StateMachine[bytes, int]):
@@ -65,7 +65,7 @@ async def test_every_node_executes_commands_up_to_the_limit(tmp_path: Path) -> N
 async def test_requests_under_way_are_bounded_by_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forwarder, "REQUESTS_SIZE_BYTES_MAX", 50)
     async with machines(tmp_path, 1) as [node]:
-        await node.node.wait_for_leader()
+        await node.execute(Add("x", 1))  # it leads
         server = node._server
         opening = encode_log_record(OpenRecord(0, bytes(16)))
 

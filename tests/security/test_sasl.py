@@ -128,7 +128,12 @@ def test_signature_of_another_key_or_none_does_not_count(tmp_path: Path) -> None
         (f"{CLAIMS}expected__audience", "a", {"aud": "a"}, {}),
         (f"{CLAIMS}expected__issuer", "i", {"iss": "i"}, {"iss": "j"}),
         (f"{CLAIMS}sub__claim__name", "user", {"user": USER, "sub": "x"}, {"user": 7}),
-        (f"{CLAIMS}clock__skew__seconds", "1000", {"exp": int(time.time()) - 500}, {"exp": int(time.time()) - 1_500}),
+        (
+            f"{CLAIMS}clock__skew__seconds",
+            "90000",
+            {"exp": int(time.time()) - 1_000},
+            {"exp": int(time.time()) - 90_001},
+        ),
         ("pykraft__oauthbearer__required__scope", "a,b", {"scope": "b c a"}, {"scope": "a c"}),
         ("pykraft__oauthbearer__required__scope", "a", {"scope": ["a"]}, {"scope": 7}),
     ],

@@ -14,7 +14,7 @@ from typing import Final
 import click
 
 from pykraft.cli.parsing.group import Group
-from pykraft.cli.parsing.value import NumberType, json_option
+from pykraft.cli.parsing.value import NumberType, OneOf, json_option
 from pykraft.errors import UsageError
 from pykraft.security.exchanges import ITERATIONS_MAX
 from pykraft.security.users import ITERATIONS_MIN, SCRAM, NewUser, ScramUsers, read_users, write_users
@@ -32,9 +32,7 @@ def users() -> None:
 
 @users.command()
 @_FILE
-@click.option(
-    "--mechanism", "mechanisms", multiple=True, type=click.Choice(SCRAM), help="One of them; both by default."
-)
+@click.option("--mechanism", "mechanisms", multiple=True, type=OneOf(SCRAM), help="One of them; both by default.")
 @click.option(
     "--iterations",
     type=NumberType(int, ITERATIONS_MIN, ITERATIONS_MAX),

@@ -133,13 +133,13 @@ def from_kio(value: Any) -> Any:
     return value
 
 
-TIMES = ("log_append_time_ms", "retention_time_ms", "session_lifetime_ms")
+TIMES = {"log_append_time_ms": -1, "retention_time_ms": -1, "session_lifetime_ms": 0}
 
 
 def without_times(body: Any) -> Any:
     """The body without times of appends: kio has them as dates, and an int64 is more than a date can be."""
     if isinstance(body, dict):
-        return {name: -1 if name in TIMES else without_times(one) for name, one in body.items()}
+        return {name: TIMES[name] if name in TIMES else without_times(one) for name, one in body.items()}
     return [without_times(one) for one in body] if isinstance(body, list) else body
 
 

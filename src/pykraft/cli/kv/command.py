@@ -287,7 +287,7 @@ def serve(
     """Run a node of a quorum with --config. Without it, run three nodes in a temporary folder until Ctrl-C.
 
     Whoever reaches the HTTP address can read and change the store, unless --credentials-file says who may, or the
-    properties ask for a certificate: listener.security.protocol.map=HTTP:SSL, and listener.name.http.ssl.…
+    listener HTTP of the properties has TLS and asks for a certificate.
     """
     from pykraft.kv.service import require_package
 
