@@ -120,8 +120,8 @@ def test_a_majority_formatted_anew_does_not_cut_the_survivor_and_gets_its_log_ba
     for node in cluster.nodes.values():
         node.start()
     cluster.journal.wait_for_acknowledged(RECORDS, since=mark)
-    for node in cluster.nodes.values():
-        wait_for_end_offset(node.partition, end_offset + RECORDS, node.process)
+    cluster.end_load()
+    assert cluster.wait_until_caught_up() >= end_offset + RECORDS
     assert cluster.stop() == dict.fromkeys(cluster.nodes, 0)
     logs = {node.partition: read_stream(node.partition) for node in cluster.nodes.values()}
     assert len({log.end_offset for log in logs.values()}) == 1

@@ -62,7 +62,7 @@ CASES: list[tuple[str, int, str]] = [
     ("storage", 2, "Usage"),
     ("storage format --config garbage --cluster-id c", 2, "garbage: a properties file is text"),
     ("storage format --config huge.properties --cluster-id c", 2, "huge.properties: property"),
-    ("storage format --config tls.properties --cluster-id c", 2, "SASL"),
+    ("storage format --config tls.properties --cluster-id c", 2, "sasl.enabled.mechanisms is required"),
     ("storage format --config no-voters.properties --cluster-id c", 2, "no-voters.properties: line 2: property"),
     ("storage format --config file-as-log-dir.properties --cluster-id c", 3, "text"),
     ("storage format --config loop --cluster-id c", 2, "loop: "),
@@ -88,7 +88,7 @@ CASES: list[tuple[str, int, str]] = [
     ("dump logs/partition.metadata --json", 1, "1 problem found"),
     (f"dump caf\udce9/{FIRST}.log", 0, ""),
     ("server --config huge.properties", 2, "huge.properties: property"),
-    ("server --config tls.properties", 2, "SASL"),
+    ("server --config tls.properties", 2, "sasl.enabled.mechanisms is required"),
     ("server --config file-as-log-dir.properties", 3, "text"),
     (f"server --config text --record-size {HUGE}", 2, ""),
 ]
