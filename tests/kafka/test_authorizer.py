@@ -115,5 +115,9 @@ def test_librdkafka_is_refused_by_topic_and_group(children: Children, tmp_path: 
     )
     assert done.returncode == 0, done.stdout + done.stderr
     topic, group = "TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED"
-    assert json.loads(done.stdout) == {"writer": ["", group], "reader": [topic, ""], "nobody": [topic, group]}
+    wrote, read = zip(*(json.loads(done.stdout)[name] for name in ("writer", "reader", "nobody")), strict=True)
+    assert wrote == ("", topic, topic)
+    assert read[1] == ""
+    # It fetches and looks for the coordinator at the same time, and passes on what it hears first.
+    assert {read[0], read[2]} <= {topic, group}
     assert set(cluster.stop().values()) == {0}
