@@ -16,13 +16,13 @@ from pykraft.config import TEST_TOPIC_ID, TEST_TOPIC_NAME
 from pykraft.core import messages
 from pykraft.core.effects import Report
 from pykraft.host import controller_answers
-from pykraft.host.authorization import NEEDS, NOTHING, SASL_KEYS, Guard, named_node
+from pykraft.host.authorization import NEEDS, NOTHING, Guard, named_node
 from pykraft.host.controller_answers import ControllerApi
 from pykraft.host.host import Host
 from pykraft.host.inbound import ServedApis
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import decode_response, encode_request
-from pykraft.protocol.messages import APIS, CLIENT_KEYS, ApiKey
+from pykraft.protocol.messages import APIS, CLIENT_KEYS, SASL_KEYS, ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.rpc.context import Refusal
 from pykraft.security.acls import Acl, Authorizer, AuthorizerSettings, parse_acls

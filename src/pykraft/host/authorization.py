@@ -30,12 +30,12 @@ from pykraft.errors import ErrorCode
 from pykraft.host.controller_answers import ControllerApi
 from pykraft.host.ports import Ports
 from pykraft.protocol.api import RequestHeader
-from pykraft.protocol.messages import APIS, ApiKey
+from pykraft.protocol.messages import APIS, SASL_KEYS, ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.rpc.context import Refusal, RpcContext
 from pykraft.security.acls import CLUSTER_NAME, AclOperation, Authorizer, ResourceType
 from pykraft.security.principal import Principal, RemoteEnd
-from pykraft.security.settings import IN_THE_CLEAR, Security, SecurityProtocol
+from pykraft.security.settings import IN_THE_CLEAR, Security
 from pykraft.types import ReportKind, VoterSet
 
 
@@ -56,11 +56,9 @@ _REPLICATE: Final = Need(cluster=AclOperation.CLUSTER_ACTION, topic=AclOperation
 _DESCRIBE: Final = Need(topic=AclOperation.DESCRIBE)
 _DESCRIBE_GROUP: Final = Need(group=AclOperation.DESCRIBE)
 _READ_GROUP: Final = Need(group=AclOperation.READ)
-SASL_KEYS: Final = (17, 36)
-"""SaslHandshake and SaslAuthenticate: they come before anybody is known."""
 NEEDS: Final[Mapping[int, Need]] = {
     ApiKey.API_VERSIONS: NOTHING,
-    **dict.fromkeys(SASL_KEYS, NOTHING),
+    **dict.fromkeys(SASL_KEYS, NOTHING),  # they come before anybody is known
     ApiKey.VOTE: _ACT,
     ApiKey.BEGIN_QUORUM_EPOCH: _ACT,
     ApiKey.END_QUORUM_EPOCH: _ACT,
@@ -135,8 +133,8 @@ class Guard:
         self._context = context
         self._voters = voters
         self._authorizer = authorizer
-        self._is_tls_dialed = dialed.protocol in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
-        self._are_names_dialed = dialed.protocol is SecurityProtocol.SSL
+        self._is_tls_dialed = dialed.uses_tls
+        self._are_names_dialed = dialed.uses_tls and not dialed.uses_sasl
         # Where certificates may have any name, a name says nothing.
         self._are_hosts_checked = bool(dialed.text("ssl.endpoint.identification.algorithm", "https"))
         self._named: Mapping[int, set[str]] = defaultdict(set)

@@ -315,8 +315,7 @@ class Inbound:
         None: those of replicas do. ``client_listeners`` serve all that ``clients`` answers. All names are in upper
         case. ``refuses_controller_requests``: a voter among Kafka's controllers answers what is for the active one with
         NOT_CONTROLLER. Without ``serves_produce`` none serves Produce. ``guard`` refuses what others may not do; None:
-        they may do everything. On
-        ``sasl_listeners`` connections authenticate.
+        they may do everything. On ``sasl_listeners`` connections authenticate.
         """
         self._guard = guard
         self.violations = 0

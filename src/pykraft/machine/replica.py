@@ -408,7 +408,7 @@ class MachineReplica(Generic[C, R]):
                 f"start all with hold_at=[{offset}] and skip it, see docs/embedding.md"
             )
             raise DeserializeError(Offset(offset), Epoch(epoch), problem) from error
-        if self._has_versions and self.is_newer(told):  # a leader whose code does not look at versions let it in
+        if self.is_newer(told):  # a leader whose code does not look at versions let it in
             return CommandAnswer(CommandVerdict.REJECTED, self._too_new(told).encode())
         try:
             result = machine.apply(told, _new(Applied, (offset, epoch, self.time_ms, session_id, self.code_version)))

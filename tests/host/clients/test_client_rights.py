@@ -5,12 +5,15 @@ Who may do nothing at all is in `tests.host.test_authorization`.
 Source: Kafka's ``KafkaApis``.
 """
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
+from pykraft.host.clients.client_rights import Screen
 from pykraft.protocol.messages import ApiKey
+from pykraft.security.principal import Principal
 from pykraft.types import Uuid
 from tests.host.clients.world import Leader, batch_of, fetch, produce
 from tests.host.fakes import TOPIC_ID, TOPIC_NAME
@@ -293,3 +296,37 @@ def test_groups_are_listed_that_may_be_described(acls: str, listed: list[str]) -
     leader.authorizer.acls = [acl for acl in leader.authorizer.acls if acl.name != "yours"]
     leader.ask(ApiKey.LIST_GROUPS, 4, {"states_filter": []})
     assert [row["group_id"] for row in leader.answer()["groups"]] == listed
+
+
+class Name(str):
+    """Counts how often one is compared with another."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Name.compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "asked"),
+    [
+        (ApiKey.DELETE_GROUPS, 1, lambda names: {"groups_names": names}),
+        (ApiKey.FIND_COORDINATOR, 4, lambda names: {"key_type": 0, "coordinator_keys": names}),
+        (ApiKey.OFFSET_FETCH, 8, lambda names: {"groups": [{"group_id": each, "topics": None} for each in names]}),
+    ],
+)
+def test_each_of_many_names_is_looked_at_once(key: ApiKey, version: int, asked: Any) -> None:
+    leader, count = Leader(acls=ALL), 1_000
+    guard: Any = leader.clients._guard
+    end = SimpleNamespace(principal=Principal("client"), address="")
+    screen = Screen(guard, SimpleNamespace(listener="CONTROLLER", end=end), key, version, leader.clients._topics)
+    body = asked([Name("mine" if number % 2 else f"g{number}") for number in range(count)])
+    Name.compared = 0
+    found = screen.pass_on(body, lambda _: None)
+    assert found is not None
+    assert max(len(value) for value in found[0].values() if isinstance(value, list)) == count // 2
+    assert Name.compared < 10 * count

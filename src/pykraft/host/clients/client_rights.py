@@ -8,9 +8,10 @@ Source: Kafka's ``KafkaApis``; the codes are TOPIC_, GROUP_ and CLUSTER_AUTHORIZ
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.authorization import NEEDS, Asker, Guard, Need
@@ -23,6 +24,7 @@ from pykraft.protocol.schema import Body
 from pykraft.security.acls import ResourceType
 from pykraft.types import Uuid
 
+R = TypeVar("R")
 TOPIC_RESOURCE: Final = 2
 NODE_RESOURCE: Final = 4
 GROUP_RESOURCE: Final = 32
@@ -209,12 +211,20 @@ class Screen:
 
     def _pass_on_groups(self, body: Body, answer: ClientAnswer) -> tuple[Body, ClientAnswer] | None:
         asked, answered = _GROUP_ROWS[ApiKey(self.api_key)]
-        left = [group_id for group_id in body[asked] if self._may(ResourceType.GROUP, group_id)]
+        left, others = self._split_groups(body[asked], lambda group_id: group_id)
         code = ErrorCode.GROUP_AUTHORIZATION_FAILED
-        refused: list[Body] = [{"group_id": each, "error_code": code} for each in body[asked] if each not in left]
+        refused: list[Body] = [{"group_id": each, "error_code": code} for each in others]
         if self.api_key == ApiKey.CONSUMER_GROUP_DESCRIBE:
             answer = partial(self._describe_groups, answer)
         return _left(body, asked, left, answer, answered, refused)
+
+    def _split_groups(self, asked: list[R], name_of: Callable[[R], str]) -> tuple[list[R], list[R]]:
+        """Those that may go on, and the others, each looked at once: a request may name hundreds of thousands."""
+        left: list[R] = []
+        others: list[R] = []
+        for each in asked:
+            (left if self._may(ResourceType.GROUP, name_of(each)) else others).append(each)
+        return left, others
 
     def _describe_groups(self, answer: ClientAnswer, body: Body | ProtocolError | None) -> None:
         """The members of a group tell which topics they read."""
@@ -225,11 +235,11 @@ class Screen:
         answer(body)
 
     def _pass_on_keys(self, body: Body, answer: ClientAnswer) -> tuple[Body, ClientAnswer] | None:
-        asked = body["coordinator_keys"]
-        is_group = body["key_type"] == GROUP_KEY_TYPE
-        left = [each for each in asked if not is_group or self._may(ResourceType.GROUP, each)]
+        if body["key_type"] != GROUP_KEY_TYPE:
+            return body, answer
+        left, others = self._split_groups(body["coordinator_keys"], lambda key: key)
         told = {"error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED, **_NOBODY}
-        refused = [{"key": each, "error_message": None, **told} for each in asked if each not in left]
+        refused: list[Body] = [{"key": each, "error_message": None, **told} for each in others]
         return _left(body, "coordinator_keys", left, answer, "coordinators", refused)
 
     def _pass_on_configs(self, body: Body, answer: ClientAnswer) -> tuple[Body, ClientAnswer] | None:
@@ -260,8 +270,8 @@ class Screen:
             left, add = self._offsets_of(body)
             return left, partial(self._add_offsets, answer, [add])
         code = ErrorCode.GROUP_AUTHORIZATION_FAILED
-        groups = [each for each in body["groups"] if self._may(ResourceType.GROUP, each["group_id"])]
-        refused = [{"group_id": each["group_id"], "error_code": code} for each in body["groups"] if each not in groups]
+        groups, others = self._split_groups(body["groups"], lambda group: group["group_id"])
+        refused: list[Body] = [{"group_id": each["group_id"], "error_code": code} for each in others]
         found = [self._offsets_of(group) for group in groups]
         then = partial(self._add_offsets, answer, [add for _, add in found])
         return _left(body, "groups", [each for each, _ in found], then, "groups", refused)
