@@ -25,7 +25,8 @@ from pykraft.protocol.api import decode_response, encode_request
 from pykraft.protocol.messages import APIS, CLIENT_KEYS, SASL_KEYS, ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.rpc.context import Refusal
-from pykraft.security.acls import Acl, Authorizer, AuthorizerSettings, parse_acls
+from pykraft.security.acl_file import parse_acls
+from pykraft.security.acls import Acl, Authorizer, AuthorizerSettings
 from pykraft.security.principal import ANONYMOUS, KnownEnd, Principal
 from pykraft.security.settings import Security, SecurityProtocol, Setting
 from pykraft.types import Endpoint, Epoch, Listeners, NodeId, ReplicaKey, Voter, VoterSet

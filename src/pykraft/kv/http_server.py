@@ -24,6 +24,7 @@ from pykraft import errors
 from pykraft.kv.api import ABORT
 from pykraft.machine.asgi import AsgiApp, AsgiReceive, AsgiScope, AsgiSend
 from pykraft.security.contexts import TlsContext
+from pykraft.security.files import FromFiles
 from pykraft.server.secured import HandshakeServer
 
 CONNECTIONS_MAX: Final = 500
@@ -142,35 +143,24 @@ class _TlsServer(_Server):
         await super().shutdown(sockets)
 
 
-class AllowedUsers:
+class AllowedUsers(FromFiles):
     """The users and tokens of a file, one a line: ``user:password`` or a token. A changed file counts at once."""
+
+    what = "credentials"
 
     def __init__(self, path: Path) -> None:
         """Errors: UsageError for a file that cannot be read, or has none."""
         self._path = path
-        self._seen = self._state()
-        self._headers = self._read()
+        self._headers: list[bytes] = []
+        super().__init__([path])
 
     def allow(self, header: bytes) -> bool:
         """Whether this is the Authorization of a user or token of the file."""
-        seen = self._state()
-        if seen != self._seen:
-            self._seen = seen
-            try:
-                self._headers = self._read()
-            except errors.UsageError as error:
-                logger.error("changed credentials are not taken up, the former ones stay in use: %s", error)  # noqa: TRY400 - no bug
+        self.take_up()
         # Each is compared, and in constant time: neither tells how much of a guess was right.
         return any([hmac.compare_digest(header, each) for each in self._headers])  # noqa: C419
 
-    def _state(self) -> tuple[int, int] | None:
-        try:
-            stat = self._path.stat()
-        except OSError:
-            return None
-        return stat.st_mtime_ns, stat.st_ino
-
-    def _read(self) -> list[bytes]:
+    def make(self) -> None:
         try:
             lines = [line.strip() for line in self._path.read_text("utf-8").splitlines() if line.strip()]
         except (OSError, ValueError) as error:
@@ -178,4 +168,6 @@ class AllowedUsers:
             raise errors.UsageError(f"--credentials-file {self._path}: {problem}") from error
         if not lines:
             raise errors.UsageError(f"--credentials-file {self._path}: it has no line user:password, and no token")
-        return [b"Basic " + b64encode(line.encode()) if ":" in line else b"Bearer " + line.encode() for line in lines]
+        self._headers = [
+            b"Basic " + b64encode(line.encode()) if ":" in line else b"Bearer " + line.encode() for line in lines
+        ]

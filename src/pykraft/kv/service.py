@@ -176,9 +176,7 @@ async def _renew(tls: TlsContext) -> None:
     """Take up changed certificates for new connections, as the node does for its own."""
     while True:
         await asyncio.sleep(REFRESH_S)
-        report = await asyncio.to_thread(tls.refresh)
-        if report is not None:
-            logger.log(logging.ERROR if tls.is_stale else logging.INFO, "%s", report)
+        await asyncio.to_thread(tls.take_up)
 
 
 async def _run(http: HttpServer, api: KeyValueApi) -> None:

@@ -1,27 +1,20 @@
-"""Who may do what: rules from a file, and the authorizer that decides by them.
-
-A line of the file is what follows ``kafka-acls --add``, so that rules can be taken over from a script::
-
-    --allow-principal User:reader --operation Read --topic __raft_performance_test
-    --deny-principal User:* --deny-host 10.0.0.9 --operation All --cluster
+"""Who may do what: rules, and the authorizer that decides by them; `pykraft.security.acl_file` reads them.
 
 Invariants: a super user may do everything; else a rule that denies counts before all that allow; else nothing is
 allowed that no rule allows. An `Authorizer` keeps no decision: it reads its rules for each one.
 
 Source: Kafka's ``StandardAuthorizerData`` (order, implied operations, ``allow.everyone.if.no.acl.found``),
-``AclCommand`` (flags, ``--producer``, ``--consumer``), ``AclEntry``; KIP-290 (prefixed names).
+``AclEntry``; KIP-290 (prefixed names).
 """
 
 from __future__ import annotations
 
-import argparse
-import shlex
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Final
 
 from pykraft.errors import ConfigError
 from pykraft.security.principal import PRINCIPAL_TYPE, Principal
@@ -33,8 +26,6 @@ SUPER_USERS_KEY: Final = "super.users"
 ALLOW_EVERYONE_KEY: Final = "allow.everyone.if.no.acl.found"
 ACL_FILE_KEY: Final = "pykraft.acl.file"
 VOTER_PRINCIPALS_KEY: Final = "pykraft.voter.principals"
-ACLS_MAX: Final = 10_000
-"""Rules in a file: a decision looks at all rules of its kind of resource."""
 ANY: Final = "*"
 CLUSTER_NAME: Final = "kafka-cluster"
 
@@ -68,9 +59,6 @@ _IMPLIED_BY: Final[Mapping[AclOperation, frozenset[AclOperation]]] = {
     AclOperation.DESCRIBE_CONFIGS: frozenset({AclOperation.ALTER_CONFIGS}),
 }
 """Who is allowed one of these is allowed this, too."""
-_OF_PRODUCERS: Final = (AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.CREATE)
-_OF_CONSUMERS: Final = (AclOperation.READ, AclOperation.DESCRIBE)
-_BY_NAME: Final = {operation.value.lower(): operation for operation in AclOperation}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,131 +160,6 @@ class Authorizer:
             return self._settings.allows_without_acl
         decisive = [acl.is_allowed for acl in found if acl.matches(who, host, operation)]
         return bool(decisive) and all(decisive)
-
-
-class AclFile:
-    """The file with the rules of an authorizer, which are read again when it has changed."""
-
-    def __init__(self, path: Path, authorizer: Authorizer) -> None:
-        """Errors: ConfigError for a file that cannot be used."""
-        self._path = path
-        self._authorizer = authorizer
-        self.is_stale = False
-        """True while the file has changed, but cannot be used."""
-        self._seen: str | None = None
-        self._take()
-
-    def refresh(self) -> str | None:
-        """Take up a changed file; returns what to report, if there is anything new. It may be called on any thread."""
-        try:
-            if not self._take():
-                return None
-        except ConfigError as error:
-            report = f"changed rules are not taken up, the former ones stay in use: {error}"
-            is_new, self.is_stale, self._told = not self.is_stale or report != self._told, True, report
-            return report if is_new else None
-        self.is_stale = False
-        return f"{len(self._authorizer.acls)} rules were read again: {self._path}"
-
-    _told = ""
-
-    def _take(self) -> bool:
-        """Read the file; False if it is as it was. Errors: ConfigError."""
-        try:
-            text = self._path.read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-            raise ConfigError(ACL_FILE_KEY, str(self._path), f"the file cannot be read: {reason}") from error
-        if text == self._seen and not self.is_stale:
-            return False
-        self._authorizer.acls = parse_acls(text, str(self._path))
-        self._seen = text
-        return True
-
-
-def parse_acls(text: str, path: str) -> tuple[Acl, ...]:
-    """The rules of a file; ``#`` begins a comment. Errors: ConfigError that names the line."""
-    found: list[Acl] = []
-    for number, line in enumerate(text.splitlines(), 1):
-        try:
-            words = shlex.split(line, comments=True)
-            found += _rules(words) if words else ()
-        except ValueError as error:
-            raise ConfigError(ACL_FILE_KEY, path, f"line {number}: {error}") from error
-        if len(found) > ACLS_MAX:
-            raise ConfigError(ACL_FILE_KEY, path, f"line {number}: at most {ACLS_MAX} rules are possible")
-    return tuple(found)
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise ValueError(message)
-
-
-def _parser() -> _Parser:
-    parser = _Parser(prog="", add_help=False, allow_abbrev=False)
-    for option in ("allow-principal", "deny-principal", "allow-host", "deny-host", "operation", "topic", "group"):
-        parser.add_argument(f"--{option}", action="append", default=[])
-    for option in ("cluster", "producer", "consumer", "idempotent"):
-        parser.add_argument(f"--{option}", action="store_true")
-    parser.add_argument("--resource-pattern-type", choices=("literal", "prefixed"), default="literal")
-    return parser
-
-
-_PARSER: Final = _parser()
-
-
-def _rules(words: Sequence[str]) -> Iterator[Acl]:
-    """The rules of one line. Errors: ValueError."""
-    given = _PARSER.parse_args(words)
-    targets = list(_targets(given))
-    if not given.allow_principal and not given.deny_principal:
-        raise ValueError("give --allow-principal or --deny-principal")
-    if not targets:
-        raise ValueError("give --topic, --group or --cluster")
-    for is_allowed, principals, hosts in (
-        (True, given.allow_principal, given.allow_host),
-        (False, given.deny_principal, given.deny_host),
-    ):
-        if hosts and not principals:
-            raise ValueError("a host belongs to a principal: give --allow-principal or --deny-principal, too")
-        for principal in principals:
-            for host in hosts or (ANY,):
-                for resource, name, operation in targets:
-                    yield Acl(
-                        is_allowed=is_allowed,
-                        principal=principal_text(principal),
-                        host=host,
-                        operation=operation,
-                        resource=resource,
-                        name=name,
-                        is_prefix=given.resource_pattern_type == "prefixed" and resource is not ResourceType.CLUSTER,
-                    )
-
-
-def _targets(given: Any) -> Iterator[tuple[ResourceType, str, AclOperation]]:  # noqa: ANN401 - argparse's
-    if given.producer or given.consumer:
-        if given.operation or not given.topic or (given.consumer and not given.group):
-            raise ValueError("--producer has a --topic, --consumer a --topic and a --group, and neither an --operation")
-        for operation in (_OF_PRODUCERS if given.producer else ()) + (_OF_CONSUMERS if given.consumer else ()):
-            yield from ((ResourceType.TOPIC, name, operation) for name in given.topic)
-        if given.consumer:
-            yield from ((ResourceType.GROUP, name, AclOperation.READ) for name in given.group)
-        if given.idempotent:
-            yield ResourceType.CLUSTER, CLUSTER_NAME, AclOperation.IDEMPOTENT_WRITE
-        return
-    for operation in [_operation(word) for word in given.operation] or (AclOperation.ALL,):
-        yield from ((ResourceType.TOPIC, name, operation) for name in given.topic)
-        yield from ((ResourceType.GROUP, name, operation) for name in given.group)
-        if given.cluster:
-            yield ResourceType.CLUSTER, CLUSTER_NAME, operation
-
-
-def _operation(word: str) -> AclOperation:
-    found = _BY_NAME.get(word.lower().replace("_", ""))
-    if found is None:
-        raise ValueError(f"{word} is no operation: {', '.join(operation.value for operation in AclOperation)}")
-    return found
 
 
 def principal_text(text: str) -> str:

@@ -14,14 +14,14 @@ import secrets
 import ssl
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from enum import Enum
 from math import inf
-from pathlib import Path
-from typing import ClassVar, Final
+from typing import Final
 
 from pykraft.errors import ConfigError
+from pykraft.security.files import FromFiles
 from pykraft.security.settings import VERSIONS, Security
 from pykraft.security.stores import KeyStore, files_of, read_key_store, read_trust_store
 
@@ -36,51 +36,6 @@ class Side(Enum):
 
     SERVER = ssl.PROTOCOL_TLS_SERVER
     CLIENT = ssl.PROTOCOL_TLS_CLIENT
-
-
-class FromFiles:
-    """What is made from files, and made anew when they have changed."""
-
-    what: ClassVar[str]
-    """What the files have, for messages."""
-
-    def __init__(self, files: Sequence[Path]) -> None:
-        """Make it. Errors: as `make`."""
-        self._paths = files
-        self._seen = self._files()
-        self.is_stale = False
-        """True while the files have changed, but cannot be used."""
-        self.make()
-
-    def make(self) -> None:
-        """Read the files. Errors: ConfigError that names the property; then everything stays as it was."""
-
-    def refresh(self) -> str | None:
-        """Take up changed files; returns what to report, if there is anything new. It may be called on any thread."""
-        seen = self._files()
-        if seen == self._seen:
-            return None
-        # A file that is being written is tried again; it is reported once for each state of the files.
-        self._seen = seen
-        try:
-            self.make()
-        except ConfigError as error:
-            self.is_stale = True
-            return f"changed {self.what} are not taken up, the former ones stay in use: {error}"
-        self.is_stale = False
-        return f"{self.what} were read again: {', '.join(map(str, self._paths))}"
-
-    def _files(self) -> list[tuple[int, int, int] | None]:
-        """What tells one state of the files from another."""
-        found: list[tuple[int, int, int] | None] = []
-        for path in self._paths:
-            try:
-                stat = path.stat()
-            except OSError:
-                found.append(None)
-            else:
-                found.append((stat.st_mtime_ns, stat.st_size, stat.st_ino))
-        return found
 
 
 class TlsContext(FromFiles):

@@ -28,7 +28,7 @@ from urllib.parse import unquote, urlsplit
 from pykraft.errors import AuthenticationError, ConfigError
 from pykraft.process.extras import imported_for
 from pykraft.security import exchanges
-from pykraft.security.contexts import FromFiles
+from pykraft.security.files import FromFiles, read_bounded
 from pykraft.security.settings import MECHANISMS, Security
 from pykraft.security.users import USERS_FILE, ScramUsers, read_users, users_files
 
@@ -152,7 +152,7 @@ def token_file(security: Security) -> Path:
 def read_token(path: Path) -> str:
     """The token in this file, without blanks around it. Errors: AuthenticationError."""
     try:
-        text = _read(path).decode("ascii").strip()
+        text = read_bounded(path, SIZE_BYTES_MAX).decode("ascii").strip()
     except (OSError, ValueError) as error:
         raise AuthenticationError(f"the token in {path} cannot be read: {_reason(error)}") from error
     if not text:
@@ -169,7 +169,7 @@ def _read_keys(security: Security) -> list[PyJWK]:
         if not jwt.algorithms.has_crypto:
             raise ModuleNotFoundError(name="cryptography")
     try:
-        found = jwt.PyJWKSet.from_json(_read(keys_file(security)).decode()).keys
+        found = jwt.PyJWKSet.from_json(read_bounded(keys_file(security), SIZE_BYTES_MAX).decode()).keys
     except (OSError, ValueError, AttributeError, TypeError, jwt.PyJWTError) as error:
         raise security.error(name, f"it is no file with a set of public keys (JWKS): {_reason(error)}") from error
     keys = [key for key in found if key.key_type in _KEY_TYPES and key.public_key_use in (None, "sig")]
@@ -185,14 +185,6 @@ def _path(security: Security, name: str) -> Path:
     if url.scheme != "file" or url.netloc not in ("", "localhost") or not url.path.startswith("/"):
         raise security.error(name, "is required: the URL of a file, such as file:///etc/pykraft/keys.json")
     return Path(unquote(url.path))
-
-
-def _read(path: Path) -> bytes:
-    with path.open("rb") as file:
-        content = file.read(SIZE_BYTES_MAX + 1)
-    if len(content) > SIZE_BYTES_MAX:
-        raise ValueError(f"it has more than {SIZE_BYTES_MAX} bytes")
-    return content
 
 
 def _reason(error: Exception) -> str:

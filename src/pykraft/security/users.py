@@ -23,6 +23,7 @@ from typing import Final, TypeAlias
 from pykraft.errors import UsageError
 from pykraft.process.extras import imported_for
 from pykraft.security.exchanges import ITERATIONS_MAX, Scram
+from pykraft.security.files import read_bounded
 from pykraft.security.settings import Security
 
 USERS_FILE: Final = "pykraft.scram.users"
@@ -94,10 +95,7 @@ def users_files(security: Security) -> set[Path]:
 
 def read_users(path: Path) -> ScramUsers:
     """What the file has. Errors: ValueError for another content, OSError."""
-    with path.open("rb") as file:
-        content = file.read(SIZE_BYTES_MAX + 1)
-    if len(content) > SIZE_BYTES_MAX:
-        raise ValueError(f"it has more than {SIZE_BYTES_MAX} bytes")
+    content = read_bounded(path, SIZE_BYTES_MAX)
     try:
         document = json.loads(content)
         return {

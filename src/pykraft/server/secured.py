@@ -30,8 +30,10 @@ from math import inf, nan
 from typing import Any, Final, TypeVar
 
 from pykraft.config import LOOPBACK, NodeConfig
-from pykraft.security.acls import AclFile, Authorizer
-from pykraft.security.contexts import FromFiles, Side, TlsContext, refusal
+from pykraft.security.acl_file import AclFile
+from pykraft.security.acls import Authorizer
+from pykraft.security.contexts import Side, TlsContext, refusal
+from pykraft.security.files import FromFiles
 from pykraft.security.principal import Principal, PrincipalMapping
 from pykraft.security.sasl import Mechanisms, SaslCredentials
 from pykraft.security.settings import HTTP_NAMES, MAPPING_RULES_KEY, Security, SecurityProtocol
@@ -254,9 +256,9 @@ class NodeTls:
         self._mappings |= {name: _mapping(each) for name, each in config.security if each.protocol is SSL}
         settings = config.authorizer
         self.authorizer = None if settings is None else Authorizer(settings)
-        self._acls: tuple[AclFile, ...] = ()
+        self._acl_files: list[AclFile] = []
         if settings is not None and settings.acl_file is not None and self.authorizer is not None:
-            self._acls = (AclFile(settings.acl_file, self.authorizer),)
+            self._acl_files = [AclFile(settings.acl_file, self.authorizer)]
         self._refreshed_s = time.monotonic()
         self._under_way: asyncio.Future[None] | None = None
         self.addresses = Addresses()
@@ -291,7 +293,7 @@ class NodeTls:
 
     def refresh_if_due(self, loop: asyncio.AbstractEventLoop) -> None:
         """Read changed files again, on a thread: a file system may be slow."""
-        if (self._from_files or self._acls) and time.monotonic() >= self._refreshed_s + REFRESH_S:
+        if self._from_files and time.monotonic() >= self._refreshed_s + REFRESH_S:
             self.refresh_soon(loop)
 
     def refresh_soon(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -302,11 +304,8 @@ class NodeTls:
     def refresh(self) -> None:
         """Take up changed files, and log what came of it."""
         try:
-            files: Sequence[FromFiles | AclFile] = [*self._from_files, *self._acls]
-            for each in files:
-                report = each.refresh()
-                if report is not None:
-                    logger.log(logging.ERROR if each.is_stale else logging.INFO, "%s", report)
+            for each in self._from_files:
+                each.take_up()
         finally:
             self._refreshed_s = time.monotonic()
 
@@ -316,13 +315,17 @@ class NodeTls:
         return {
             "certificate-days-left": (expires_s - time.time()) / DAY_S,
             "failed-handshakes-total": failed_handshakes,
-            "certificates-not-taken-up": sum(context.is_stale for context in self._from_files),
+            "certificates-not-taken-up": sum(each.is_stale for each in self._proofs),
             "acls": 0 if self.authorizer is None else len(self.authorizer.acls),
-            "acls-not-taken-up": sum(file.is_stale for file in self._acls),
+            "acls-not-taken-up": sum(each.is_stale for each in self._acl_files),
         }
 
     @property
     def _from_files(self) -> Sequence[FromFiles]:
+        return [*self._proofs, *self._acl_files]
+
+    @property
+    def _proofs(self) -> Sequence[FromFiles]:
         return [*self._contexts, *self._mechanisms.values()]
 
     @property

@@ -31,7 +31,8 @@ from pykraft.protocol.batch import EncodedBatch, place_batch, read_header
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import encode_batch
 from pykraft.protocol.schema import Body
-from pykraft.security.acls import Authorizer, AuthorizerSettings, parse_acls
+from pykraft.security.acl_file import parse_acls
+from pykraft.security.acls import Authorizer, AuthorizerSettings
 from pykraft.security.principal import KnownEnd, Principal
 from pykraft.types import Buffer, Epoch, NodeId, Offset, Uuid
 from tests.host.fakes import CONTEXT, LISTENER, TOPIC_ID, TOPIC_NAME, FakePorts, at, listeners

@@ -19,7 +19,7 @@ from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import decode_response, encode_request
 from pykraft.protocol.api import frame as framed
 from pykraft.protocol.messages import ApiKey
-from pykraft.security.acls import parse_acls
+from pykraft.security.acl_file import parse_acls
 from pykraft.security.principal import ANONYMOUS, Principal
 from pykraft.sim.faults.harm import Family, Harm
 from pykraft.sim.faults.stranger import Stranger, StrangerAnswer

@@ -34,7 +34,8 @@ from pykraft.errors import StorageError
 from pykraft.host.host import Host
 from pykraft.host.ports import CheckInSteps, ConnectionId, run_steps
 from pykraft.log.lane import Job
-from pykraft.security.acls import Authorizer, AuthorizerSettings, parse_acls
+from pykraft.security.acl_file import parse_acls
+from pykraft.security.acls import Authorizer, AuthorizerSettings
 from pykraft.security.principal import ANONYMOUS, KnownEnd
 from pykraft.sim.machine.clock import Alarm, NodeClock
 from pykraft.sim.machine.dialect import Dialect, Negotiation
