@@ -52,7 +52,6 @@ REFUSED: dict[str, str] = {
     "metadata history directories": ABSENT,
     "metadata find directories": f"text {ABSENT}",
     "pipeline package file": ABSENT,
-    "pipeline run command_config": f"{BOOTSTRAP} --tables tables --command-config {ABSENT}",
     "pipeline report page": f"--tables tables --html {ABSENT}",
     "pipeline report beside": f"--tables tables --beside {ABSENT}",
     "pipeline upkeep root": f"--tables {ABSENT}",
@@ -93,6 +92,7 @@ MADE: dict[str, str] = {
 ELSEWHERE: dict[str, str] = {
     "kv serve credentials_file": "needs the configuration of a node: tests/kv/test_service.py",
     "pipeline report root": "needs Spark: tests/cli/pipeline/test_command.py",
+    "pipeline run command_config": "needs Spark: tests/cli/pipeline/test_command.py",
     "pipeline status root": "needs Spark: tests/cli/pipeline/test_command.py",
     "server clone": "hidden: the script in a clone gives it",
 }

@@ -53,6 +53,10 @@ def start(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["run", "--tables", "t", "--path", "p", "--bootstrap-controller", "a:1"], "either --bootstrap-controller"),
         (["run", "--tables", "t", "--path", "p", "--from", "first"], "--from 'first': it must be earliest"),
         (["run", "--tables", "t", "--bootstrap-controller", "a"], "host:port"),
+        (
+            ["run", "--tables", "t", "--bootstrap-controller", "a:1", "--command-config", "absent"],
+            "absent: No such file",
+        ),
         (["run", "--tables", "t", "--path", "p", "--master", "cluster"], "--master cluster: it must be local[CORES]"),
         (["run", "--tables", "t", "--path", "p", "--conf", "memory"], "--conf memory: it must be a property of Spark"),
         (["run", "--tables", "t", "--path", "p", "--conf", "a=b"], "--conf a=b: it must be a property of Spark"),
