@@ -1,11 +1,15 @@
-"""Hooks of mkdocs: what readers search for is not buried under decisions and results."""  # noqa: INP001 - by its path
+"""Hooks of mkdocs: the pages of the lessons, and a search that is not buried under decisions and results."""  # noqa: INP001 - by its path
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.plugins import event_priority
+from mkdocs.structure.files import File, Files
+
+from pykraft.sim.lessons.lesson import find, load_lessons
 
 NOT_SEARCHED: Final = (
     "adr/",
@@ -20,6 +24,13 @@ NOT_SEARCHED: Final = (
 )
 """Pages that are reached by links; the titles of all but decisions and notes stay in the index."""
 AFTER_SEARCH: Final = -100
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the page of each lesson, ``learn/first-election.html`` and so on."""
+    for name, lesson in load_lessons().items():
+        files.append(File.generated(config, f"learn/{name}.html", content=find(lesson).page()))
+    return files
 
 
 @event_priority(AFTER_SEARCH)

@@ -40,6 +40,7 @@ REFUSED: dict[str, str] = {
     "kv put token_file": f"--url http://127.0.0.1:1 --token-file {ABSENT} k v",
     "kv serve config_path": f"--config {ABSENT}",
     "kv watch token_file": f"--url http://127.0.0.1:1 --token-file {ABSENT} k",
+    "learn page": f"first-election --html {ABSENT}",
     "local down path": f"--dir {ABSENT}",
     "local status path": f"--dir {ABSENT}",
     "machine skip command_config": f"{BOOTSTRAP} --command-config {ABSENT} --offset 4",

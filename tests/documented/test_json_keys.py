@@ -19,6 +19,7 @@ from click.testing import CliRunner
 from lab.chaos.run import ChaosOutcome
 from pykraft.cli.dump import dump
 from pykraft.cli.kv.command import get
+from pykraft.cli.learn import learn
 from pykraft.cli.local import as_json_object
 from pykraft.cli.metadata import metadata
 from pykraft.cli.quorum.overview import overview_json
@@ -133,6 +134,7 @@ KEYS: dict[str, Callable[[Path], Iterable[str]]] = {
     "kv del": read(literal, "src/pykraft/kv/api.py", "_delete"),
     "kv watch": read(literal, "src/pykraft/kv/json_form.py", "change_json"),
     "kv lock": read(literal, f"{CLI}/kv/command.py", "lock"),
+    "learn": lambda _: printed(learn, "first-election"),
     "local up": lambda folder: as_json_object(quorum(folder)),
     "local status": lambda folder: as_json_object(quorum(folder)),
     "metadata show": lambda _: printed(metadata, "show", METADATA),

@@ -220,6 +220,7 @@ def _demo(command: str) -> Row:
 
 ONE_OF_THEIR_OWN = {
     "bin/pykraft": "it has become `pykraft version` by then; before that it has a stage as a script",
+    "learn": "it runs a world in a fraction of a second, and then prints or writes it at once",
     "new": "it writes ten small files in milliseconds, and no file twice",
     "certs": "it makes a few keys in milliseconds, and writes no file twice",
     "completion": "it prints a text that it has when it is loaded",
@@ -257,6 +258,7 @@ ROWS: tuple[Row, ...] = (
         is_spark=True,
     ),
     _runs_nodes("bench raft", "bench", "raft", "--peer", "none", *BENCH),
+    _row("learn", writes(_plain("learn", "killed-leader"))),
     _row("new", writes(lambda scene, home: ["new", "shop", "--folder", str(home / "shop")], leaves_files=True)),
     _row("certs", writes(lambda scene, home: ["certs", "--folder", str(home / "certs"), "n1"], leaves_files=True)),
     _runs_nodes("chaos", "chaos", "--minutes", "1", "--without", ON_DISKS, *BENCH),

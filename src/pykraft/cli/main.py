@@ -25,6 +25,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "completion": ("pykraft.cli.completion", "Print a completion script for a shell."),
     "dump": ("pykraft.cli.dump", "Print log, index, checkpoint and quorum-state files."),
     "kv": ("pykraft.cli.kv.command", "Run the key-value store as a service: serve, get, put, del, watch, lock."),
+    "learn": ("pykraft.cli.learn", "Show how Raft works, in short runs with a page each."),
     "local": ("pykraft.cli.local", "Run a quorum on this machine: up, status, down."),
     "machine": ("pykraft.cli.machine", "See to the state machine of a live quorum: skip."),
     "metadata": ("pykraft.cli.metadata", "Show what a Kafka cluster's metadata log holds, at any moment."),

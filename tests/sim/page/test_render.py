@@ -123,6 +123,7 @@ def test_the_page_of_a_caught_bug_is_stepped_through(open_page: OpenPage, caught
     assert page.inner_text("#selected-lines").startswith("broken:")
     assert page.locator("#nodes .card").count() == 3
     assert page.locator(".card .role", has_text="leader").count() == 1
+    page.set_checked("#show-fetches", True)
     page.keyboard.press("ArrowUp")
     assert selected() == last - 1
     page.keyboard.press("Home")
@@ -141,7 +142,7 @@ def test_the_page_of_a_caught_bug_is_stepped_through(open_page: OpenPage, caught
 def test_filters_leave_what_was_asked_for(open_page: OpenPage, caught: Path) -> None:
     page = open_page(caught)
     before = page.inner_text("#position")
-    page.uncheck("#show-fetches")
+    page.set_checked("#show-fetches", False)
     page.uncheck("#show-node-1")
     assert page.inner_text("#position") != before
     for _ in range(10):

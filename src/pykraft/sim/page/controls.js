@@ -2,6 +2,7 @@
 //
 // Owns the elements of the page; changes the model only through `select` and `refilter`.
 const byId = (id) => document.getElementById(id);
+const PLAY_MS = 180;
 let playing = null;
 
 /** Make an event the present one: texts follow, the picture scrolls when it must, and the address follows at rest. */
@@ -13,6 +14,7 @@ function select(index, isWritten = true) {
     scroller.scrollTop = Math.max(0, top - scroller.clientHeight / 2);
   }
   tell();
+  tellStep();
   draw();
   placeSight();
   if (isWritten) restSoon();
@@ -120,20 +122,21 @@ function makeFilters() {
     addFilter(`node ${node.id}`, `show-node-${node.id}`, view.shownNodes, node.id);
   });
   KIND_GROUPS.forEach((group) => {
-    view.shownGroups.add(group.id);
+    if (!group.isHidden) view.shownGroups.add(group.id);
     addFilter(group.label, `show-${group.id}`, view.shownGroups, group.id);
   });
 }
 
-/** All filters on: nothing is hidden. */
-function showAll() {
+/** Show this event; if a filter hides it, all filters are switched on. */
+function reveal(index) {
+  if (index === null || isShown(run.events[index])) return;
   byId("filters").querySelectorAll("input").forEach((box) => {
     if (!box.checked) box.click();
   });
 }
 
 function addFilter(label, id, shown, value) {
-  const box = element("input", "", { type: "checkbox", id, checked: true });
+  const box = element("input", "", { type: "checkbox", id, checked: shown.has(value) });
   box.addEventListener("change", () => {
     if (box.checked) shown.add(value);
     else shown.delete(value);
@@ -168,9 +171,7 @@ function tellViolation() {
   byId("violation-seen").textContent = run.violation.seen;
   byId("violation-rule").textContent = run.violation.rule;
   byId("violation-why").textContent = run.violation.why;
-  let before = run.violation.event - 1;
-  const concerns = (index) => nodesOf(run.events[index]).some((nodeId) => blamed().includes(nodeId));
-  if (blamed().length) while (before > 0 && !concerns(before)) before -= 1;
+  const before = lastBefore();
   if (before >= 0) {
     const nodeId = run.events[before][NODE], who = nodeId ? `node ${nodeId} (${plainRole(stateAt(nodeId, before))})` : "all";
     byId("violation-before").textContent = `at ${timeOf(run.events[before])}, ${who}: ${lineOf(before)}`;
@@ -178,12 +179,24 @@ function tellViolation() {
   byId("violation-source").textContent = run.violation.source;
 }
 
+/** The last step before what broke, of a node that is blamed: its index, or -1. */
+function lastBefore() {
+  let before = run.violation.event - 1;
+  const concerns = (index) => nodesOf(run.events[index]).some((nodeId) => blamed().includes(nodeId));
+  if (blamed().length) while (before > 0 && !concerns(before)) before -= 1;
+  return before;
+}
+
 function step(direction, nodeId) {
   select(findFrom(view.selected, direction, (event) => !nodeId || nodesOf(event).includes(nodeId)));
 }
 
-function stepKind(direction, kinds) {
-  jumpTo(findFrom(view.selected, direction, (event) => kinds.includes(event[KIND])));
+function isFault(event) {
+  return event[KIND] === "f";
+}
+
+function leapTo(direction, holds) {
+  jumpTo(findFrom(view.selected, direction, holds));
 }
 
 function stepHere(direction) {
@@ -196,24 +209,28 @@ function jump() {
 }
 
 function play() {
-  if (playing) {
-    clearInterval(playing);
-    playing = null;
-  } else {
-    playing = setInterval(() => {
-      const before = view.selected;
-      step(1);
-      if (view.selected === before) play();
-    }, 180);
-  }
+  clearTimeout(playing);
+  playing = playing ? null : playLater();
   byId("play").textContent = playing ? "Pause" : "Play";
+}
+
+function playLater() {
+  return setTimeout(() => {
+    const before = view.selected;
+    step(1);
+    if (view.selected === before) play();
+    else playing = playLater();
+  }, PLAY_MS / byId("speed").value);
 }
 
 const ACTIONS = {
   ArrowDown: () => step(1), j: () => step(1), ArrowRight: () => step(1),
   ArrowUp: () => step(-1), k: () => step(-1), ArrowLeft: () => step(-1),
   n: () => stepHere(1), p: () => stepHere(-1),
-  f: () => stepKind(1, "f"), F: () => stepKind(-1, "f"),
+  f: () => leapTo(1, isFault), F: () => leapTo(-1, isFault),
+  e: () => leapTo(1, isElection), E: () => leapTo(-1, isElection),
+  d: () => leapTo(1, isDecision), D: () => leapTo(-1, isDecision),
+  l: () => leapToStep(1), L: () => leapToStep(-1),
   PageDown: () => leap(1), PageUp: () => leap(-1),
   Home: () => jumpTo(view.rows[0] ?? null), End: () => jumpTo(view.rows.at(-1) ?? null),
   v: jump, c: copyLink, " ": play,
@@ -227,11 +244,14 @@ function leap(direction) {
 function listen() {
   for (const [id, act] of Object.entries({
     next: () => step(1), previous: () => step(-1), "next-here": () => stepHere(1), "previous-here": () => stepHere(-1),
-    "next-fault": () => stepKind(1, "f"), "previous-fault": () => stepKind(-1, "f"), jump, play, copy: copyLink,
+    "next-fault": ACTIONS.f, "previous-fault": ACTIONS.F, "next-election": ACTIONS.e, "previous-election": ACTIONS.E,
+    "next-decision": ACTIONS.d, "previous-decision": ACTIONS.D, "next-lesson": ACTIONS.l, "previous-lesson": ACTIONS.L,
+    jump, play, copy: copyLink,
   })) byId(id).addEventListener("click", act);
   document.addEventListener("keydown", (press) => {
     const act = ACTIONS[press.key];
-    const isPressed = press.key === " " && press.target.closest("button, input, summary"); // space is theirs
+    // Space is theirs, and all keys are those of a list.
+    const isPressed = press.target.closest(press.key === " " ? "button, input, summary, select" : "select");
     if (!act || press.ctrlKey || press.metaKey || press.altKey || isPressed) return;
     press.preventDefault();
     act();
@@ -279,8 +299,11 @@ makeCards();
 makeFilters();
 makeLegend();
 tellViolation();
+tellLesson();
 refilter();
 layOut();
 listen();
-select(linked() ?? (run.violation ? run.violation.event : view.rows[0] ?? null), false);
+if (run.violation && lastBefore() >= 0) reveal(lastBefore());
+reveal(linked());
+select(linked() ?? run.lesson?.steps[0].event ?? (run.violation ? run.violation.event : view.rows[0] ?? null), false);
 document.body.dataset.ready = "true";

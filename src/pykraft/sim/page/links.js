@@ -1,7 +1,7 @@
 // The address of an event: `#event-12` at the end of the page's address opens it at its twelfth event.
 //
 // A step changes the address in place, and only when the reader rests: browsers refuse to follow a key that is held
-// down. A jump (a click in the picture, the next fault, what broke, an end of the run) is a new entry of the history,
+// down. A jump (a click in the picture, the next fault, election or decision, a step of a lesson, what broke, an end of the run) is a new entry of the history,
 // so back and forward go from place to place and not from step to step.
 const REST_MS = 250;
 let resting = null;
@@ -45,7 +45,7 @@ function followAddress() {
   if (index === null || index === view.selected) return;
   clearTimeout(resting);
   resting = null;
-  if (!isShown(run.events[index])) showAll();
+  reveal(index);
   select(index, false);
 }
 

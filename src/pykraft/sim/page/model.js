@@ -9,9 +9,11 @@
 const AT = 0, NODE = 1, KIND = 2, PAYLOAD = 3;
 const SOURCE = 0, TARGET = 1, NAME = 2, TEXT = 3, SENT_AT = 4, ARRIVED_AT = 5;
 const ROLE = 0, EPOCH = 1, LEADER = 2, VOTE = 3, VOTE_EPOCH = 4, LOG_END = 5, FLUSHED = 6, HIGH_WATERMARK = 7, DAMAGED = 8;
+const CAMPAIGNS = ["prospective", "candidate", "leader"];
+const DECIDED = [ROLE, EPOCH, LEADER, VOTE, VOTE_EPOCH, HIGH_WATERMARK];
 const KIND_GROUPS = [
   { id: "elections", label: "votes, leadership", holds: (event) => isMessage(event) && !isFetch(event) },
-  { id: "fetches", label: "Fetch and its answers", holds: (event) => isMessage(event) && isFetch(event) },
+  { id: "fetches", label: "Fetch and its answers", isHidden: true, holds: (event) => isMessage(event) && isFetch(event) },
   { id: "states", label: "states", holds: (event) => event[KIND] === "c" },
   { id: "faults", label: "faults", holds: (event) => event[KIND] === "f" },
   { id: "notes", label: "notes", holds: (event) => event[KIND] === "n" },
@@ -95,7 +97,7 @@ function refilter() {
 function findFrom(index, direction, holds) {
   const at = lastNotAbove(view.rows, index);
   for (let row = direction > 0 ? at + 1 : view.rows[at] === index ? at - 1 : at; row >= 0 && row < view.rows.length; row += direction) {
-    if (holds(run.events[view.rows[row]])) return view.rows[row];
+    if (holds(run.events[view.rows[row]], view.rows[row])) return view.rows[row];
   }
   return null;
 }
@@ -103,6 +105,18 @@ function findFrom(index, direction, holds) {
 /** Role without what a vote adds to its name. */
 function plainRole(state) {
   return state ? state[ROLE].replace("-voted", "") : "down";
+}
+
+/** A node becomes prospective, candidate or leader. */
+function isElection(event, index) {
+  const role = event[KIND] === "c" ? plainRole(event[PAYLOAD]) : "";
+  return CAMPAIGNS.includes(role) && plainRole(stateBefore(event[NODE], index)) !== role;
+}
+
+/** A node's role, epoch, leader, vote or high watermark changes: all of its state but how far its log reaches. */
+function isDecision(event, index) {
+  const before = event[KIND] === "c" ? stateBefore(event[NODE], index) : null;
+  return before !== null && DECIDED.some((field) => before[field] !== event[PAYLOAD][field]);
 }
 
 /** What changed between two states of a node, in words. */

@@ -21,8 +21,8 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,8 @@ class MessageText:
 
     kind: str
     text: str
+    body: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """Its fields, as `pykraft.protocol` decodes them; empty if it cannot be read."""
 
 
 class Words:
@@ -69,7 +71,7 @@ class Words:
         body = decode_request_body(header, frame)
         kind, text = _REQUESTS.get(ApiKey(header.api_key), _other_request)(ApiKey(header.api_key), body)
         self._asked[source_id, target_id, header.correlation_id] = header, kind == "PreVote"
-        return MessageText(kind=kind, text=text)
+        return MessageText(kind=kind, text=text, body=body)
 
     def _answer(self, source_id: int, target_id: int, frame: bytes) -> MessageText:
         correlation_id = int.from_bytes(frame[:4], "big", signed=True)
@@ -78,7 +80,7 @@ class Words:
         _, body = decode_response(api_key, header.api_version, frame)
         name = "PreVote" if is_pre_vote else _name(api_key)
         text = _error(body) or _ANSWERS.get(api_key, _other_answer)(body)
-        return MessageText(kind=name + ANSWER, text=text)
+        return MessageText(kind=name + ANSWER, text=text, body=body)
 
 
 def _name(api_key: ApiKey) -> str:
@@ -257,11 +259,13 @@ def _plain(text: str) -> str:
 
 FOLDER = Path(__file__).parent
 UNDER_WAY, LOST = -1, -2
-SCRIPTS = ("model.js", "draw.js", "links.js", "controls.js")
+SCRIPTS = ("model.js", "draw.js", "links.js", "lesson.js", "controls.js")
 
 
-def render(recorder: trace.Recorder, *, title: str, replay: str, reason: str | None) -> str:
-    """The page as text. ``reason`` is that of a failure, or None."""
+def render(
+    recorder: trace.Recorder, *, title: str, replay: str, reason: str | None, lesson: Mapping[str, Any] | None = None
+) -> str:
+    """The page as text. ``reason`` is that of a failure, or None; ``lesson.js`` shows the lesson."""
     told, nodes = _Told(recorder), recorder.nodes
     violation = None
     if reason is not None:
@@ -285,6 +289,7 @@ def render(recorder: trace.Recorder, *, title: str, replay: str, reason: str | N
         "events": told.events,
         "messages": told.messages,
         "violation": violation,
+        "lesson": lesson,
     }
     if recorder.dropped:
         title = f"{title} (the last {len(recorder.events)} of {recorder.happened} events)"

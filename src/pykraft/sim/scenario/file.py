@@ -40,10 +40,16 @@ def load(shipped: Sequence[str] = (), paths: Sequence[Path] = ()) -> Scenario:
 
     Errors: UsageError.
     """
-    scenario = replace(DEFAULT, name="+".join((*shipped, *(path.stem for path in paths))) or DEFAULT.name)
+    name = "+".join((*shipped, *(path.stem for path in paths))) or DEFAULT.name
+    texts = (*map(_shipped, shipped), *map(_file, paths))
+    return combined(name, ((what, _parse(what, text)) for what, text in texts))
+
+
+def combined(name: str, sources: Iterable[tuple[str, dict[str, Any]]]) -> Scenario:
+    """The scenario of these tables; a message calls each source by its name. Errors: UsageError."""
+    scenario = replace(DEFAULT, name=name)
     faults: dict[str, float] | None = None
-    for what, text in (*map(_shipped, shipped), *map(_file, paths)):
-        tables = _parse(what, text)
+    for what, tables in sources:
         if _FAULTS in tables:
             faults = {**(faults or {}), **_faults(what, tables.pop(_FAULTS))}
         scenario = _with_tables(what, scenario, tables)

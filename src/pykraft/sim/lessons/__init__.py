@@ -1,0 +1,1 @@
+"""Lessons: short worlds whose events are explained one after the other, on the page of the run."""
