@@ -22,6 +22,7 @@ from lab.cli.main import pykraft
 from pykraft.config.properties import node_config, parse_properties
 from pykraft.core.state import State
 from pykraft.core.transitions import EITHER, HIGHER, MOVES, SAME
+from pykraft.sim.lessons.lesson import load_lessons
 from tests.browser import OpenPage
 from tests.look import Scheme, faults_of, in_all_windows
 from tests.tidy.repository import ROOT
@@ -155,6 +156,14 @@ def test_the_search_leaves_out_decisions_and_tables_of_results(site: Path) -> No
     assert found["simulation/"] == ""
     assert {"cli/#dynamic-voters", "embedding/#commands"} <= found.keys()
     assert not [location for location in found if location.startswith(("adr/", "notes/", "simulation/#"))]
+
+
+@pytest.mark.browser
+def test_the_site_has_a_page_for_each_lesson(site: Path) -> None:
+    page = (site / "learn" / "index.html").read_text()
+    for name, lesson in load_lessons().items():
+        assert f'href="{name}.html"' in page
+        assert f"<h1>pykraft: {lesson.title}</h1>" in (site / "learn" / f"{name}.html").read_text()
 
 
 SEARCH = """([docs, questions]) => {

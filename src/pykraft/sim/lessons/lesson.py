@@ -74,8 +74,8 @@ class LessonStep:
         if not isinstance(moment.event, trace.Changed):
             return None
         now, before = moment.event.state, moment.before
-        if self.value == "appears" or before is None:
-            return (moment.event.node_id,) if self.value == "appears" and before is None else None
+        if before is None:
+            return (moment.event.node_id,) if self.value == "appears" else None
         if self.pattern == "becomes":
             return (moment.event.node_id, now.leader_id) if _role(before) != self.value == _role(now) else None
         return (moment.event.node_id, now.vote) if _CHANGES[self.value](before, now) else None
@@ -221,6 +221,7 @@ _CONTENTS: Final[Mapping[str, Callable[[Mapping[str, Any]], bool]]] = {
     "diverges": lambda partition: bool(partition["diverging_epoch"]["end_offset"] >= 0),
 }
 _CHANGES: Final[Mapping[str, Callable[[trace.NodeState, trace.NodeState], bool]]] = {
+    "appears": lambda *_: False,
     "appends": lambda before, now: (before.log_end or 0) < (now.log_end or 0),
     "commits": lambda before, now: (before.high_watermark or 0) < (now.high_watermark or 0),
     "cuts": lambda before, now: now.log_end is not None and (before.log_end or 0) > now.log_end,

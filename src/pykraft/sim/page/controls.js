@@ -164,7 +164,7 @@ function tellViolation() {
   if (!run.violation) {
     box.classList.add("fine");
     byId("violation-title").textContent = "Nothing was violated in this run";
-    byId("jump").disabled = true;
+    byId("jump").hidden = true;
     return;
   }
   byId("violation-title").textContent = run.violation.title;
