@@ -209,10 +209,9 @@ def _received(kind: str, that: str, moment: LessonEvent) -> Ids | None:
     message = moment.message
     if not isinstance(moment.event, trace.Arrived) or message is None or message.kind != kind:
         return None
-    if that:
-        topics = message.body.get("topics") or message.body.get("responses") or [{"partitions": [{}]}]
-        if not _CONTENTS[that](topics[0]["partitions"][0]):
-            return None
+    topics = message.body.get("topics") or message.body.get("responses")
+    if that and not (topics and _CONTENTS[that](topics[0]["partitions"][0])):
+        return None
     return moment.event.node_id, moment.source_id
 
 
