@@ -17,7 +17,7 @@ from tests.cli.sim_worlds import failed, passed
 from tests.look import SCHEMES, WIDTHS, Scheme, faults_of, violations_of
 from tests.tidy.repository import ROOT
 
-SOON = range(20)
+SOON = range(40)
 LESSONS = load_lessons()
 
 
@@ -73,8 +73,12 @@ def test_no_vote_is_asked_for_before_the_own_one_is_on_disk(lessons: Mapping[str
 def test_the_killed_node_led_and_comes_back_as_a_follower(lessons: Mapping[str, FoundLesson]) -> None:
     lesson = lessons["killed-leader"]
     killed = step_with(lesson, "is killed")
-    before, after = state_at(lesson, "a", killed), state_at(lesson, "b", step_with(lesson, "leads epoch 2. It has"))
-    assert (before.role, before.epoch) == ("leader", after.epoch - 1)
+    before, after = (
+        state_at(lesson, "a", killed),
+        state_at(lesson, "b", step_with(lesson, "It has everything committed")),
+    )
+    assert before.role == "leader"
+    assert before.epoch < after.epoch
     assert after.high_watermark is None
     committed = state_at(lesson, "b", step_with(lesson, "is on two disks"))
     assert (committed.high_watermark or 0) > (before.high_watermark or 0)
@@ -87,7 +91,8 @@ def test_two_nodes_lead_and_only_one_commits(lessons: Mapping[str, FoundLesson])
     lesson = lessons["partition"]
     cut, both = step_with(lesson, "links are cut"), step_with(lesson, "two nodes lead")
     old, new = state_at(lesson, "a", both), state_at(lesson, "b", both)
-    assert (old.role, new.role, old.epoch) == ("leader", "leader", new.epoch - 1)
+    assert (old.role, new.role) == ("leader", "leader")
+    assert old.epoch < new.epoch
     resigns = step_with(lesson, "check quorum")
     before = state_at(lesson, "a", resigns - 1)
     assert before.high_watermark == state_at(lesson, "a", cut).high_watermark
@@ -102,7 +107,8 @@ def test_what_is_cut_is_of_the_old_epoch_and_was_never_committed(lessons: Mappin
     assert (isolated.log_end or 0) <= end < (state_at(lesson, "a", cut - 1).log_end or 0)
     assert end >= (isolated.high_watermark or 0)
     leader = state_at(lesson, "b", elected)
-    assert (leader.epoch, leader.log_end) == (isolated.epoch + 1, end + 1), "the same offset in another epoch"
+    assert leader.log_end == end + 1
+    assert leader.epoch > isolated.epoch, "the same offset in another epoch"
 
 
 def test_the_new_voter_counts_before_it_is_committed(lessons: Mapping[str, FoundLesson]) -> None:
@@ -110,6 +116,7 @@ def test_the_new_voter_counts_before_it_is_committed(lessons: Mapping[str, Found
     added, follows = step_with(lesson, "with the new voters"), step_with(lesson, "has reached node")
     record_end = state_at(lesson, "a", added).log_end or 0
     assert state_at(lesson, "b", added).role == "observer"
+    assert [state_at(lesson, "a", index).voters for index in (added - 1, added)] == [3, 4]
     assert state_at(lesson, "b", follows).log_end == record_end
     assert (state_at(lesson, "a", follows).high_watermark or 0) < record_end
     assert (state_at(lesson, "a", step_with(lesson, "the change is committed")).high_watermark or 0) >= record_end

@@ -11,7 +11,7 @@ A step has ``nodes``, the letters, and one of these patterns; a second letter is
 - ``fault``: the simulator does this to a node.
 - ``receives``: a message of this kind, with ``that`` of this content, arrives at a node (its sender).
 - ``does``: a node ``appears`` for the first time, ``starts`` again, ``votes`` on its disk (for whom), ``appends`` to
-  its log, ``cuts`` it, or ``commits``: its high watermark rises.
+  its log, ``cuts`` it, ``adds a voter`` to it as leader, or ``commits``: a leader's high watermark rises.
 
 ``text`` is the sentence; without one, the step only gives nodes their letters. In it ``{a}`` is a node, and
 ``{now.epoch}`` and ``{before.epoch}`` are of its state.
@@ -222,7 +222,8 @@ _CONTENTS: Final[Mapping[str, Callable[[Mapping[str, Any]], bool]]] = {
 _CHANGES: Final[Mapping[str, Callable[[trace.NodeState, trace.NodeState], bool]]] = {
     "appears": lambda *_: False,
     "appends": lambda before, now: (before.log_end or 0) < (now.log_end or 0),
-    "commits": lambda before, now: (before.high_watermark or 0) < (now.high_watermark or 0),
+    "adds a voter": lambda before, now: before.role == "leader" and (before.voters or 0) < (now.voters or 0),
+    "commits": lambda before, now: now.role == "leader" and (before.high_watermark or 0) < (now.high_watermark or 0),
     "cuts": lambda before, now: now.log_end is not None and (before.log_end or 0) > now.log_end,
     "starts": lambda before, _: before.role == "down",
     "votes": lambda before, now: (before.vote, before.disk_epoch) != (now.vote, now.disk_epoch),

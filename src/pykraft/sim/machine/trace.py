@@ -37,6 +37,8 @@ class NodeState:
     high_watermark: int | None
     is_damaged: bool = False
     """True while the process knows that part of its log is lost."""
+    voters: int | None = None
+    """How many voters the node knows of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

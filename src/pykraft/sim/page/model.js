@@ -5,10 +5,10 @@
 //   event    [at_us, node or 0, kind, payload]   kind: s(ent) a(rrived) c(hanged) f(ault) n(ote) v(iolation)
 //   payload  s, a: index of a message; c: a state; f, n, v: text
 //   message  [source, target, kind, text, index of the event of sending, index of the arrival; -1: still on its way, -2: lost]
-//   state    [role, epoch, leader, vote, epoch of the vote, log end, flushed, high watermark, in quarantine]; null: not known
+//   state    [role, epoch, leader, vote, epoch of the vote, log end, flushed, high watermark, in quarantine, voters]; null: not known
 const AT = 0, NODE = 1, KIND = 2, PAYLOAD = 3;
 const SOURCE = 0, TARGET = 1, NAME = 2, TEXT = 3, SENT_AT = 4, ARRIVED_AT = 5;
-const ROLE = 0, EPOCH = 1, LEADER = 2, VOTE = 3, VOTE_EPOCH = 4, LOG_END = 5, FLUSHED = 6, HIGH_WATERMARK = 7, DAMAGED = 8;
+const ROLE = 0, EPOCH = 1, LEADER = 2, VOTE = 3, VOTE_EPOCH = 4, LOG_END = 5, FLUSHED = 6, HIGH_WATERMARK = 7, DAMAGED = 8, VOTERS = 9;
 const CAMPAIGNS = ["prospective", "candidate", "leader"];
 const DECIDED = [ROLE, EPOCH, LEADER, VOTE, VOTE_EPOCH, HIGH_WATERMARK];
 const KIND_GROUPS = [
@@ -134,7 +134,7 @@ function changesBetween(before, after) {
   if (before[VOTE] !== after[VOTE] || (after[VOTE] !== null && before[VOTE_EPOCH] !== after[VOTE_EPOCH])) {
     said.push(after[VOTE] === null ? "no vote on disk" : `vote for ${after[VOTE]} on disk`);
   } else if (before[VOTE_EPOCH] !== after[VOTE_EPOCH]) said.push(`epoch ${after[VOTE_EPOCH]} on disk`);
-  for (const [field, name] of [[LOG_END, "log end"], [FLUSHED, "flushed"], [HIGH_WATERMARK, "high watermark"]]) {
+  for (const [field, name] of [[LOG_END, "log end"], [FLUSHED, "flushed"], [HIGH_WATERMARK, "high watermark"], [VOTERS, "voters"]]) {
     if (before[field] !== after[field]) said.push(`${name} ${orNone(before[field])} → ${orNone(after[field])}`);
   }
   return said;

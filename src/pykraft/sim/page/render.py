@@ -358,4 +358,5 @@ def _listed(state: trace.NodeState) -> list[Any]:
         state.flushed,
         state.high_watermark,
         state.is_damaged,
+        state.voters,
     ]

@@ -318,6 +318,7 @@ class World:
                 flushed=self.facts.platters.end(node).offset,
                 high_watermark=status.high_watermark if status is not None else None,
                 is_damaged=node.is_damaged,
+                voters=len(status.voters.ids) if status is not None else None,
             )
             self.recorder.state(self.clock.now_us, node.node_id, state)
 
