@@ -1,6 +1,7 @@
 """SASL over real sockets: who becomes a link, what comes early, what a wrong client costs, and a second time."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,14 +24,15 @@ from tests.test_config import NODE
 ALICE = Principal(USER)
 
 
-def node_tls(folder: Path, mechanism: str = "PLAIN", *, tls: bool = False, **given: str) -> NodeTls:
+def node_tls(folder: Path, mechanism: str = "PLAIN", *, tls: bool = False, delay_ms: int = 20, **given: str) -> NodeTls:
     protocol = SecurityProtocol.SASL_SSL if tls else SecurityProtocol.SASL_PLAINTEXT
     values = {**proofs(folder, mechanism), **{key.replace("__", "."): value for key, value in given.items()}}
     if tls:
         values = {**properties(folder), **values}
     security = Security.of_listener(LISTENER, protocol, values)
     at = Listeners(((LISTENER, Endpoint("localhost", 9_000)),))
-    return NodeTls(replace(NODE, listeners=at, controller_listener_names=(LISTENER,), security=((LISTENER, security),)))
+    config = replace(NODE, listeners=at, controller_listener_names=(LISTENER,), security=((LISTENER, security),))
+    return NodeTls(replace(config, failed_authentication_delay_ms=delay_ms))
 
 
 def echo(station: Station) -> None:
@@ -122,6 +124,25 @@ async def test_silent_client_has_a_deadline_and_gives_way(tmp_path: Path, monkey
         station.links.dial(station.endpoint)
         assert await asyncio.wait_for(reader.read(), TIMEOUT_S) == b""
         await station.user.wait_for(lambda: len(station.user.heard) == 2)
+        await hang_up(writer)
+
+
+async def test_who_waits_for_its_refusal_gives_way_and_is_heard_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secured, "HANDSHAKES_MAX", 1)
+    async with on_station(tls=node_tls(tmp_path, delay_ms=5_000)) as station:
+        reader, writer = await station.client()
+        writer.write(framed(handshake()) + framed(authenticate(b"\0alice\0wrong")))
+        size_bytes = int.from_bytes(await asyncio.wait_for(reader.readexactly(4), TIMEOUT_S), "big")
+        await reader.readexactly(size_bytes)
+        writer.write(framed(handshake()) + framed(authenticate(GOOD)))
+        station.links.dial(station.endpoint)
+        await station.user.wait_for(lambda: len(station.user.heard) == 2)
+        with suppress(ConnectionError):
+            assert await asyncio.wait_for(reader.read(), TIMEOUT_S) == b"", "it hears nothing of its guess"
+        assert len(station.user.reports) == 1
+        assert "1 others are under way, and this one is the oldest" in station.user.reports[0]
         await hang_up(writer)
 
 

@@ -200,9 +200,11 @@ class Mechanisms(FromFiles):
 
     what = "users and keys"
 
-    def __init__(self, security: Security) -> None:
+    def __init__(self, security: Security, *, refusal_delay_s: float = 0.0) -> None:
         """Read the files. Errors: ConfigError that names the property; UsageError for a package that is missing."""
         self._security = security
+        self.refusal_delay_s = refusal_delay_s
+        """After how long a wrong proof is refused."""
         self.names = security.mechanisms
         files = users_files(security) | ({keys_file(security)} if OAUTHBEARER in self.names else set())
         self._made: Mapping[str, Callable[[], exchanges.Answering]] = {}

@@ -7,7 +7,7 @@ little of the loop, and leaves the quorum's own links theirs:
 2. An address is known if a certificate of it was verified, in either direction. All others are strangers, and may begin
    so many handshakes a second: each address by itself, and all together. More are closed at once.
 3. A listening socket has at most `HANDSHAKES_MAX` of known addresses at a time, and as many of strangers. One more ends
-   the oldest of its kind: a handshake takes milliseconds, so that one has stalled.
+   the oldest of its kind: a handshake takes milliseconds, so that one has stalled, or waits for its refusal.
 4. An endpoint that refuses handshakes of this node is dialed less often, down to once in `PAUSE_S_MAX`.
 
 Invariants: nothing that the other end sends before that reaches the node; each new connection, in both directions, uses
@@ -245,7 +245,10 @@ class NodeTls:
             # An observer may not listen at all.
             if by_name[name].uses_tls and (len(config.listeners) or name in HTTP_NAMES)
         }
-        self._mechanisms = {name: Mechanisms(by_name[name]) for name in by_name if by_name[name].uses_sasl}
+        delay_s = config.failed_authentication_delay_ms / 1_000
+        self._mechanisms = {
+            name: Mechanisms(by_name[name], refusal_delay_s=delay_s) for name in by_name if by_name[name].uses_sasl
+        }
         security = config.security_between_nodes
         is_served = between in self._served
         self._dialed = TlsContext(security, Side.CLIENT, among_nodes=is_served) if security.uses_tls else None
