@@ -53,11 +53,14 @@ from pykraft.errors import ConfigError
 from pykraft.security.acls import VOTER_PRINCIPALS_KEY, AuthorizerSettings, voter_principals
 from pykraft.security.settings import (
     HTTP_NAMES,
+    MAP_KEY,
     NAMES,
+    NO_SASL,
     PROTOCOL_NAMES,
     Security,
     is_of_security,
     protocol_of,
+    protocols_by_listener,
     refuse_unsupported,
 )
 from pykraft.types import LISTENERS_MAX, PORT_MAX, Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
@@ -470,22 +473,17 @@ class _Reader:
 
     def security(self, listeners: Listeners, voters_listener: str) -> tuple[tuple[str, Security], ...]:
         """How each listener is protected; one that the map does not have is its own protocol name, or PLAINTEXT."""
-        map_key = "listener.security.protocol.map"
-        mapped: dict[str, str] = {}
-        for item in self._items(map_key):
-            name, _, protocol = (part.strip().upper() for part in item.partition(":"))
-            if not name or protocol not in PROTOCOL_NAMES:
-                raise ConfigError(map_key, item, f"NAME:PROTOCOL with one of {', '.join(PROTOCOL_NAMES)}")
+        mapped = {name: protocol.value for name, protocol in protocols_by_listener(self.text(MAP_KEY)).items()}
+        for name, protocol in mapped.items():
             if name in HTTP_NAMES and "SASL" in protocol and listeners.get(name) is None:
-                raise ConfigError(map_key, item, "HTTP has no SASL: SSL, and a certificate if ssl.client.auth=required")
-            mapped[name] = protocol
+                raise ConfigError(MAP_KEY, f"{name}:{protocol}", NO_SASL)
         # HTTP has addresses of its own; they are protected as if they were listeners of these names.
         names = [name for name, _ in listeners]
         names += [name for name in HTTP_NAMES if name in mapped and name not in names]
         refuse_unsupported(self._left, listeners=tuple(names))
         found = []
         for name in names:
-            key, given = (map_key, f"{name}:{mapped[name]}") if name in mapped else ("listeners", name)
+            key, given = (MAP_KEY, f"{name}:{mapped[name]}") if name in mapped else ("listeners", name)
             protocol = mapped.get(name, name if name in PROTOCOL_NAMES else "PLAINTEXT")
             found.append((name, Security.of_listener(name, protocol_of(key, given, protocol), self._left)))
         self._refuse_unused(found, dict(found)[voters_listener].protocol.value)
@@ -499,7 +497,7 @@ class _Reader:
             is_overridden = key in NAMES and any(security.honours(key) for _, security in found)
             if value.strip() and key not in used and not is_overridden:
                 protocol = "SSL" if key.rpartition("ssl.")[1] else "SASL_SSL"
-                allowed = f"no listener uses it: give one {protocol} in listener.security.protocol.map"
+                allowed = f"no listener uses it: give one {protocol} in {MAP_KEY}"
                 raise ConfigError(key, value, allowed)
         between_key = "security.inter.broker.protocol"
         between = self.text(between_key)
