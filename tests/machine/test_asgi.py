@@ -22,7 +22,7 @@ from pykraft.local.child import Children, wait_until
 from pykraft.local.voters import HOST, SOURCES, free_ports
 from pykraft.machine import AppNode, Replicated, worker_number
 from pykraft.security.acls import AuthorizerSettings
-from pykraft.server.reload import ask_to_reload
+from pykraft.server.reload import SOCKET_NAME, ask_to_reload
 from tests.client.nodes import alone
 from tests.documented.blocks import blocks
 from tests.machine.counters import Add, Counters
@@ -62,6 +62,7 @@ async def test_the_node_lives_as_long_as_the_application_and_says_how_it_is(tmp_
         assert await node().execute(Add("x", 2)) == 2
         status, content = await get(app, "/raft/status")
         assert (status, content["node_id"], content["leader_id"]) == (200, 1, 1)
+        assert not (alone(tmp_path).log_dir / SOCKET_NAME).exists(), "nothing is made from files"
         assert content["high_watermark"] == content["log_end_offset"] == node().node.log_end_offset
         assert await get(app, "/raft/ready/") == (200, content)
         assert await get(app, "/raft/live", "HEAD") == (200, None)
