@@ -40,3 +40,19 @@ def test_a_wrong_value_is_told_alone() -> None:
     with pytest.raises(ConfigError) as caught:
         node_config(parse_properties("listeners=A\n"))
     assert "required" not in str(caught.value)
+
+
+def test_both_mechanisms_of_sasl_between_nodes_are_named_at_once() -> None:
+    needed = "node.id=1\ncontroller.quorum.voters=1@h:1\nlog.dirs=d\n"
+    names = "sasl.enabled.mechanisms", "sasl.mechanism.controller.protocol"
+    for given, key, words in (
+        ("", names[0], f"; {names[1]} is required: one of PLAIN"),
+        (f"{names[0]}=PLAIN\n", names[1], "by which nodes dial each other"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            node_config(parse_properties(f"{needed}listeners=SASL_SSL://h:1\n{given}"))
+        assert (caught.value.key, words in caught.value.allowed) == (key, True)
+    clients = "listeners=PLAINTEXT://h:1,SASL_SSL://h:2\ncontroller.listener.names=PLAINTEXT\n"
+    with pytest.raises(ConfigError) as caught:
+        node_config(parse_properties(f"{needed}{clients}"))
+    assert names[1] not in caught.value.allowed, "clients alone are nobody that a node dials"

@@ -521,7 +521,8 @@ class _Reader:
         for name in names:
             key, given = (MAP_KEY, f"{name}:{mapped[name]}") if name in mapped else ("listeners", name)
             protocol = mapped.get(name, name if name in PROTOCOL_NAMES else "PLAINTEXT")
-            found.append((name, Security.of_listener(name, protocol_of(key, given, protocol), self._left)))
+            known, is_dialed = protocol_of(key, given, protocol), name == voters_listener
+            found.append((name, Security.of_listener(name, known, self._left, is_dialed=is_dialed)))
         self._refuse_unused(found, dict(found)[voters_listener].protocol.value)
         return tuple(entry for entry in found if not entry[1].is_in_the_clear)
 

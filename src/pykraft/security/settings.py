@@ -63,6 +63,10 @@ TLS_NAMES: Final = (
 )
 """All properties of TLS that are honoured."""
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+DIAL_REQUIRED: Final = (
+    "sasl.mechanism.controller.protocol",
+    f"is required: one of {', '.join(MECHANISMS)}, by which nodes dial each other",
+)
 _CHOICES_OF_MECHANISMS: Final = ("sasl.enabled.mechanisms", "sasl.mechanism", "sasl.mechanism.controller.protocol")
 _HANDLERS: Final = "org.apache.kafka.common.security.oauthbearer."
 _CLASSES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -208,14 +212,24 @@ class Security:
         return Security.of_listener(METRICS_NAME, found, properties)
 
     @staticmethod
-    def of_listener(listener: str, protocol: SecurityProtocol, properties: Mapping[str, str]) -> Security:
-        """How the listener of this name is protected. Errors: ConfigError for what cannot be honoured."""
+    def of_listener(
+        listener: str, protocol: SecurityProtocol, properties: Mapping[str, str], *, is_dialed: bool = False
+    ) -> Security:
+        """How the listener of this name is protected; ``is_dialed`` if the node dials others in the same way.
+
+        Errors: ConfigError for what cannot be honoured, and for all that is missing of what names mechanisms.
+        """
         if protocol is SecurityProtocol.PLAINTEXT:
             return Security()
         given = _settings(properties, f"listener.name.{listener.lower()}.")
         found = Security(protocol, tuple(each for each in given if Security(protocol).honours(each[0])))
+        lacks = []
         if found.uses_sasl and not found.mechanisms:
-            raise ConfigError("sasl.enabled.mechanisms", "", f"is required: some of {', '.join(MECHANISMS)}")
+            lacks.append(("sasl.enabled.mechanisms", f"is required: some of {', '.join(MECHANISMS)}"))
+        if found.uses_sasl and is_dialed and not found.own_mechanism:
+            lacks.append(DIAL_REQUIRED)
+        if lacks:
+            raise ConfigError(lacks[0][0], "", "; ".join([lacks[0][1], *map(" ".join, lacks[1:])]))
         return _checked(found)
 
 
