@@ -177,11 +177,15 @@ def test_a_changed_rule_counts_on_open_connections_and_a_broken_file_changes_not
 
         assert not is_refused()
         quorum.rules.write_text(RULES + "--deny-principal User:reader")
-        wait_until(lambda: "changed rules are not taken up" in node.process.log(), "the broken file is noticed")
-        assert "line 6: give --topic, --group or --cluster" in node.process.log()
+        told = run("quorum", "reload", str(node.partition.parent))
+        assert told.returncode == 1
+        assert "line 6: give --topic, --group or --cluster" in told.stdout
+        assert "changed rules are not taken up" in node.process.log()
         assert not is_refused()
         quorum.rules.write_text(f"{RULES}--deny-principal User:reader --cluster\n")
-        wait_until(is_refused, "the rule counts")
+        told = run("quorum", "reload", str(node.partition.parent))
+        assert (told.returncode, "refused" in told.stdout, is_refused()) == (0, False, True), told
+        wait_until(lambda: "6 rules were read again" in cluster.nodes[2].process.log(), "others notice it themselves")
     mark = cluster.journal.mark()
     cluster.journal.wait_for_acknowledged(100, since=mark)
     stop_under_load(cluster)

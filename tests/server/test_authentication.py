@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from pykraft.protocol.api import frame
+from pykraft.security.acl_file import parse_acls
+from pykraft.security.acls import Authorizer, AuthorizerSettings
 from pykraft.security.principal import ANONYMOUS, Principal
 from pykraft.security.settings import MECHANISMS, Security, SecurityProtocol
 from pykraft.server import secured
@@ -224,3 +226,13 @@ def test_listener_whose_passwords_others_can_read_is_warned_of(caplog: pytest.Lo
     warn_of_plaintext(replace(NODE, listeners=listeners, security=security))
     [record] = caplog.records
     assert "listener A at :9000 is SASL_PLAINTEXT" in record.getMessage()
+
+
+def test_with_an_authorizer_the_warning_says_what_strangers_may_do(caplog: pytest.LogCaptureFixture) -> None:
+    config = replace(NODE, listeners=Listeners((("A", Endpoint("", 9_000)),)))
+    rules = (
+        "--allow-principal User:* --operation Read --topic orders\n--allow-principal User:a --operation All --cluster"
+    )
+    warn_of_plaintext(config, Authorizer(AuthorizerSettings(), parse_acls(rules, "")))
+    told = "whoever reaches it is User:ANONYMOUS, who by the rules may do Read on Topic:orders"
+    assert caplog.messages == [f"listener A at :9000 is PLAINTEXT: {told}"]
