@@ -4,6 +4,9 @@ Each of these stages runs a few hundred of all tests. To import the modules of t
 processor time. A test is of a stage by a marker, and a module whose text names neither the marker nor what sets it has
 no such test. Invariant: every run that imports all modules, such as the stage unit, ends with an error if that does not
 hold for a test.
+
+``--cases-max N``: of each test function run at most N of its cases, the same in every run, the first and the last among
+them. The newest Python differs from the oldest in what it is, and not from case to case of one table.
 """
 
 import re
@@ -30,6 +33,7 @@ STAGE_OF: Final = {**{stage: stage for stage in MODULES_OF}, "browser": "pages"}
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option."""
     parser.addoption("--modules-of", choices=sorted(MODULES_OF), help="import only modules that name this stage")
+    parser.addoption("--cases-max", type=int, help="run at most so many cases of each test function")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -42,9 +46,26 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Errors: UsageError for a test that its stage would not collect."""
+    """Leave out cases beyond the wanted. Errors: UsageError for a test that its stage would not collect."""
     if config.getoption("--modules-of") is None:
         check_modules(items)
+    most = config.getoption("--cases-max")
+    if most is not None:
+        chosen = cases([item.nodeid for item in items], most)
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])
+        items[:] = [item for item in items if item.nodeid in chosen]
+
+
+def cases(node_ids: list[str], most: int) -> set[str]:
+    """Of each function at most so many, at even distances among its cases in the order of their names."""
+    of_function: dict[str, list[str]] = {}
+    for node_id in sorted(node_ids):
+        of_function.setdefault(node_id.partition("[")[0], []).append(node_id)
+    return {
+        found[at * (len(found) - 1) // max(1, min(most, len(found)) - 1)]
+        for found in of_function.values()
+        for at in range(min(most, len(found)))
+    }
 
 
 def check_modules(items: list[pytest.Item]) -> None:

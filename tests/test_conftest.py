@@ -16,7 +16,7 @@ import pytest
 from tests.conftest import FOLLOWED, SIGNALS_OF_TESTS, pytest_collection_modifyitems
 from tests.loops import without_lag
 from tests.memory import taking_less_than
-from tests.stage_modules import MODULES_OF, check_modules, pytest_ignore_collect
+from tests.stage_modules import MODULES_OF, cases, check_modules, pytest_ignore_collect
 
 ROOT = Path(__file__).parents[1]
 QUIETLY = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
@@ -178,3 +178,10 @@ def test_what_another_thread_takes_once_does_not_count() -> None:
         return len(held)
 
     assert taking_less_than(90_000, once) == 1
+
+
+def test_of_a_table_some_cases_are_chosen_the_first_and_the_last_among_them() -> None:
+    table = [f"m.py::f[{at}]" for at in range(9)]
+    others = ["m.py::g", "m.py::C::f[0]", "m.py::C::f[1]"]
+    assert cases([*reversed(table), *others], 3) == {table[0], table[4], table[8], *others}
+    assert cases(table, 1) == {table[0]}

@@ -35,6 +35,7 @@ from pykraft.local.voters import (
     voter_properties,
     write_properties,
 )
+from pykraft.log.small_files.proof_file import FILE_NAME, parse_proof
 from pykraft.server.workload import TELLING_SIZE_BYTES_MIN
 from pykraft.text.words import counted
 from pykraft.types import Endpoint, Uuid, uuid_text
@@ -256,6 +257,11 @@ class PykraftNode:
         assert self._child is not None, f"node {self.node_id} was not started"
         return self._child
 
+    def is_proven(self) -> bool:
+        """Whether the directory of a node that serves counts: of a new one, whether all other voters were heard."""
+        path = self.partition.parent / FILE_NAME
+        return not path.exists() or parse_proof(path, path.read_bytes()).is_complete
+
     def format(self, *options: str) -> None:
         """Format the directory with `pykraft storage format`. Errors: LocalQuorumError."""
         cluster_id = self._cluster_id or TEST_CLUSTER_ID
@@ -381,11 +387,18 @@ class Cluster:
         return [Endpoint(HOST, node.port) for node in self.nodes.values()]
 
     def start(self) -> Led:
-        """Start all nodes; returns the first leader in the journal."""
+        """Start all nodes; returns the first leader in the journal, when each node's directory is proven.
+
+        Two nodes can elect one while the third waits to hear from both; if one of them died then, nobody could lead.
+        """
         mark = self.journal.mark()
         for node in self.replicas.values():
             node.start()
-        return self.journal.wait_for_leader(since=mark, alive=[node.process for node in self.replicas.values()])
+        led = self.journal.wait_for_leader(since=mark, alive=[node.process for node in self.replicas.values()])
+        for node in self.nodes.values():
+            self.journal.wait_for_started(node.node_id, since=mark, process=node.process)
+            wait_until(node.is_proven, f"the directory of {node.process.name} to be proven", alive=[node.process])
+        return led
 
     def end_load(self) -> None:
         """Ask all nodes to stop writing, and wait until they have acknowledged what was in flight.

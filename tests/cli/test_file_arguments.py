@@ -58,6 +58,7 @@ REFUSED: dict[str, str] = {
     "pipeline upkeep root": f"--tables {ABSENT}",
     "quorum add-controller command_config": f"{BOOTSTRAP} --command-config {ABSENT}",
     "quorum describe command_config": f"{BOOTSTRAP} --command-config {ABSENT}",
+    "quorum reload directory": ABSENT,
     "quorum remove-controller command_config": f"{BOOTSTRAP} --command-config {ABSENT} -i 1 -d {'B' * 22}",
     "quorum transfer command_config": f"{BOOTSTRAP} --command-config {ABSENT} --to 1",
     "quorum upgrade command_config": f"{BOOTSTRAP} --command-config {ABSENT} --feature kraft.version=1",

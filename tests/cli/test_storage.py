@@ -251,6 +251,7 @@ def test_format_adds_users_of_scram_to_the_file_of_the_listeners(tmp_path: Path)
     users = tmp_path / "users.json"
     secured = (
         "listener.security.protocol.map=CONTROLLER:SASL_PLAINTEXT\nsasl.enabled.mechanisms=SCRAM-SHA-256\n"
+        "sasl.mechanism.controller.protocol=SCRAM-SHA-256\n"
         f"pykraft.scram.users={users}"
     )
     config = write(tmp_path, voters="controller.quorum.voters=1@localhost:9093", extra=secured)

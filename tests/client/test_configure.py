@@ -11,6 +11,7 @@ from pykraft.errors import ConfigError, UsageError
 from pykraft.types import Endpoint, VoterSet
 
 WRONG: Any = "a:1"
+WRONG_RULES: Any = "acls"
 
 
 def test_a_voter_listens_where_its_entry_says(tmp_path: Path) -> None:
@@ -76,6 +77,8 @@ def test_settings_have_their_types(tmp_path: Path) -> None:
     odd: Any = {"fetch_timeout_ms": 5}
     with pytest.raises(UsageError, match=r"raft = {'fetch_timeout_ms': 5}: it is a RaftConfig"):
         configure(tmp_path, raft=odd)
+    with pytest.raises(UsageError, match=r"authorizer = 'acls': it is a AuthorizerSettings"):
+        configure(tmp_path, authorizer=WRONG_RULES)
     with pytest.raises(UsageError, match=r"log = {'fetch_timeout_ms': 5}: it is a LogSettings"):
         configure(tmp_path, log=odd)
 

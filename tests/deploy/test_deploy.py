@@ -275,5 +275,6 @@ def test_the_service_is_ready_when_the_node_says_so_and_not_restarted_in_vain() 
     assert final <= set(EXIT_CODES)
     assert int(service["TimeoutStopSec"]) > HAND_OVER_S
     assert service["User"] == "pykraft"
-    assert service["ExecReload"].endswith("-HUP $MAINPID")
+    program = service["ExecStart"].split()[0]
+    assert service["ExecReload"].split() == [program, "quorum", "reload", f"/var/lib/{service['StateDirectory']}"]
     assert service["EnvironmentFile"] == "/etc/pykraft/environment"  # it must be there

@@ -30,6 +30,7 @@ from pykraft.cli.verify import verify
 from pykraft.cli.version import version
 from pykraft.client.remote.quorum import verdict_on
 from pykraft.protocol.records import Record
+from pykraft.server.reload import answer_line
 from pykraft.sim.run.campaign import Identity, row_of
 from pykraft.types import Offset
 from tests.audit.replicas import some_report
@@ -147,6 +148,7 @@ KEYS: dict[str, Callable[[Path], Iterable[str]]] = {
     "pipeline upkeep": read(attributes, f"{SPARK}/pipeline/upkeep.py", "PipelineUpkeep"),
     "quorum add-controller": read(literal, f"{CLI}/quorum/command.py", "add_controller"),
     "quorum describe": lambda _: overview_json(verdict_on(QUORUM), QUORUM),
+    "quorum reload": lambda _: json.loads(answer_line(None, [])),
     "quorum remove-controller": read(literal, f"{CLI}/quorum/command.py", "remove_controller"),
     "machine skip": read(literal, f"{CLI}/machine.py", "skip"),
     "quorum transfer": read(literal, f"{CLI}/quorum/command.py", "transfer"),

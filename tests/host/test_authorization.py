@@ -1,6 +1,7 @@
 """Who may do what: every API on every kind of listener, version by version, for everybody who may knock.
 
-What is expected is written down here a second time, apart from the table that the node has.
+What is expected is written down here a second time, apart from the table that the node has. The same over sockets, with
+certificates and passwords, is in `tests.processes.test_authorizer`.
 
 Source: Kafka's ``KafkaApis`` and ``ControllerApis``; the node in whose name a request is made, ours (ADR 250).
 """
@@ -258,6 +259,20 @@ def expected_at(key: int, version: int, *, is_consumer: bool) -> set[tuple[str, 
     return {(place, CODES.get(key, CLUSTER_CODE))}
 
 
+def expected(who: Somebody, listener: str, key: int, version: int) -> tuple[bool, set[tuple[str, int]]]:
+    """Whether somebody may do this on a listener of `Node`, and where the answer has which code of an authorizer."""
+    is_of_clients = listener == "CLIENTS" or (listener == "BOTH" and who.node_id < 0)
+    is_consumer = key == ApiKey.FETCH and is_of_clients
+    is_allowed = who.principal.name in READERS if is_consumer else key in who.may
+    # No replica sends older versions: whoever may read hears that such a request is invalid.
+    is_allowed |= key == ApiKey.FETCH and not is_consumer and version < 13 and who.principal.name in FETCHERS
+    # Version 0 asks for the brokers.
+    is_allowed |= key == ApiKey.DESCRIBE_CLUSTER and version == 0 and listener in ("CLIENTS", "BOTH")
+    if is_allowed and key == ApiKey.OFFSET_DELETE and who.principal.name == "keeper":
+        return True, {("topics.partitions", TOPIC_CODE)}  # the group may be changed, the topic not be read
+    return is_allowed, set() if is_allowed else expected_at(key, version, is_consumer=is_consumer)
+
+
 def served(node: Node, listener: str) -> Mapping[int, Any]:
     apis: ServedApis = node.host._components.inbound._apis
     return apis.on(listener, forwards=True)
@@ -277,20 +292,10 @@ def test_everybody_gets_what_the_table_says(name: str, listener: str) -> None:
             before = machine.host._components.guard.refusals  # type: ignore[union-attr]
             raw = machine.ask(asked(key, version, who.node_id))
             found = set() if raw is None else refused_at(key, version, raw)
-            is_of_clients = listener == "CLIENTS" or (listener == "BOTH" and who.node_id < 0)
-            is_consumer = key == ApiKey.FETCH and is_of_clients
-            is_allowed = who.principal.name in READERS if is_consumer else key in who.may
+            is_allowed, codes = expected(who, listener, key, version)
             # Nobody follows a leader that is nowhere; the request was read, at least.
             assert machine.is_open or (key == ApiKey.BEGIN_QUORUM_EPOCH and is_allowed), (key, version)
-            # No replica sends older versions: whoever may read hears that such a request is invalid.
-            is_allowed |= key == ApiKey.FETCH and not is_consumer and version < 13 and who.principal.name in FETCHERS
-            # Version 0 asks for the brokers.
-            is_allowed |= key == ApiKey.DESCRIBE_CLUSTER and version == 0 and listener in ("CLIENTS", "BOTH")
-            if is_allowed and key == ApiKey.OFFSET_DELETE and who.principal.name == "keeper":
-                assert found == {("topics.partitions", TOPIC_CODE)}  # the group may be changed, the topic not be read
-            else:
-                expected = set() if is_allowed else expected_at(key, version, is_consumer=is_consumer)
-                assert found == expected, (key, version)
+            assert found == codes, (key, version)
             if not is_allowed:
                 assert machine.host._components.guard.refusals > before  # type: ignore[union-attr]
             tried += 1

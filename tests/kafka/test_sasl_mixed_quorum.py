@@ -1,23 +1,32 @@
 """One pykraft node and two of Kafka's in a quorum with SASL: each leads once, and the leader is killed.
 
 The course is that of `tests.kafka.test_mixed_quorum`: Kafka's nodes lead first, and ours follows; then ours is elected
-while Kafka's leader is dead, and Kafka's nodes follow it. Our tools ask a controller of Kafka's.
+while Kafka's leader is dead, and Kafka's nodes follow it. Our tools ask a controller of Kafka's. With PLAIN, Kafka's
+nodes have a name of their own, and ours has an authorizer that lets nobody else act as a node.
 """
 
+import ssl
 from pathlib import Path
 
 import pytest
 
 from lab.kafka.java import SMALL_JVM, STOPPED_BY_SIGTERM, Kafka
 from lab.nodes.logs import read_stream, require_identical, wait_for_end_offset
+from pykraft.config import TEST_CLUSTER_ID, TEST_TOPIC_NAME
 from pykraft.local.child import Children, wait_until
 from pykraft.local.voters import HOST, LISTENER, free_ports, write_properties
+from pykraft.protocol.messages import ApiKey
+from pykraft.security.acls import STANDARD_AUTHORIZER
+from pykraft.security.sasl import SaslCredentials
+from pykraft.security.settings import Security
 from tests.kafka.controller import JavaController
 from tests.kafka.test_mixed_quorum import OURS, PROPERTIES, RECORDS, RECORDS_OF_A_PAUSE, MixedQuorum
 from tests.processes.commands import run
 from tests.processes.elections import wait_for_known_leader
+from tests.processes.test_authorizer import REFUSED, fetch, vote
+from tests.processes.wire import Wire
 from tests.security.credentials import properties
-from tests.security.proofs import MODULES, jaas, proofs
+from tests.security.proofs import MODULES, PASSWORD, USER, jaas, proofs
 
 pytestmark = pytest.mark.kafka
 
@@ -28,6 +37,15 @@ HANDLERS = {
     "sasl.login.callback.handler.class": f"{PACKAGE}.OAuthBearerLoginCallbackHandler",
     "sasl.server.callback.handler.class": f"{PACKAGE}.OAuthBearerValidatorCallbackHandler",
 }
+
+
+RULES = "--allow-principal User:java --operation ClusterAction --cluster"
+
+
+def of_plain(user: str, password: str) -> str:
+    """Who a node is, and who may come: our node, Kafka's, and somebody who is no node."""
+    known = f'{jaas("PLAIN", user=user, password=password).removesuffix(";")} user_java="beans" user_bob="builder";'
+    return known.replace("\\", "\\\\")
 
 
 def secured(kafka: Kafka, children: Children, folder: Path, protocol: str, mechanism: str) -> MixedQuorum:
@@ -48,7 +66,32 @@ def secured(kafka: Kafka, children: Children, folder: Path, protocol: str, mecha
         f"{allowed}.files={','.join(url.removeprefix('file://') for url in files)}",
     )
     ours = {"controller.quorum.fetch.timeout.ms": PROPERTIES["controller.quorum.fetch.timeout.ms"], **values}
+    if mechanism == "PLAIN":
+        (folder / "rules").write_text(RULES)
+        key = f"{prefix}plain.sasl.jaas.config"
+        ours |= {
+            key: of_plain(USER, PASSWORD),
+            "authorizer.class.name": STANDARD_AUTHORIZER,
+            "pykraft.acl.file": str(folder / "rules"),
+            "pykraft.voter.principals": f"1@User:{USER};2@User:java;3@User:java",
+        }
+        values[key] = of_plain("java", "beans")
     return MixedQuorum(kafka, children, folder, properties=ours, java_properties=values, jvm=jvm)
+
+
+def require_refused(port: int, trusted: Path) -> None:
+    """Who has a password and no rule may neither look nor act as one of Kafka's nodes."""
+    values = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
+    values["sasl.jaas.config"] = jaas("PLAIN", user="bob", password="builder")  # noqa: S106 - a test's
+    described = {"topics": [{"topic_name": TEST_TOPIC_NAME, "partitions": [{"partition_index": 0}]}]}
+    with Wire(port, ssl.create_default_context(cafile=trusted) if trusted.exists() else None) as wire:
+        wire.prove(SaslCredentials(Security.of_client(values)))
+        for key, version, body in (
+            (ApiKey.DESCRIBE_QUORUM, 2, described),
+            (ApiKey.VOTE, 2, vote(TEST_CLUSTER_ID)),
+            (ApiKey.FETCH, 17, fetch(TEST_CLUSTER_ID)),
+        ):
+            assert wire.ask(key, version, body)["error_code"] == REFUSED, key
 
 
 @pytest.mark.parametrize(
@@ -72,6 +115,8 @@ def test_each_side_leads_a_quorum_with_sasl(
     assert elected.node == OURS
     quorum.journal.wait_for_acknowledged(RECORDS, since=mark)
     assert wait_for_known_leader(follower.partition, follower.process, after_epoch=epoch).id == OURS
+    if mechanism == "PLAIN":
+        require_refused(ours.port, tmp_path / "certificates" / "ca.pem")
 
     leader.start()
     quorum.journal.wait_for_acknowledged(RECORDS, since=quorum.journal.mark())
@@ -83,6 +128,8 @@ def test_each_side_leads_a_quorum_with_sasl(
     assert {node.process.stop() for node in quorum.java.values()} == {STOPPED_BY_SIGTERM}
     streams = {f"node {node_id}": read_stream(node.partition) for node_id, node in quorum.nodes.items()}
     require_identical(streams, end_offset=caught_up_offset)
+    assert "refused User:java" not in ours.process.log()
+    assert ("refused User:bob at 127.0.0.1" in ours.process.log()) == (mechanism == "PLAIN")
 
 
 def test_our_tools_and_nodes_use_a_controller_with_sasl(kafka: Kafka, children: Children, tmp_path: Path) -> None:

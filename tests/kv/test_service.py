@@ -8,9 +8,12 @@ import os
 import re
 import signal
 import socket
+import ssl
 import threading
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,8 @@ from pykraft.kv.service import http_addresses, require_package, serve, serve_com
 from pykraft.local.voters import free_ports
 from pykraft.security.contexts import Side
 from pykraft.security.settings import KEY_VALUE_NAME, Security
+from pykraft.server import secured
+from pykraft.server.reload import ask_to_reload
 from pykraft.types import Endpoint
 from tests.client.nodes import alone
 from tests.kv.scripted_node import scripted
@@ -135,19 +140,39 @@ def test_credentials_that_cannot_be_used_end_the_start(content: bytes | None, wo
         AllowedUsers(tmp_path / "c")
 
 
-async def test_renewed_certificate_of_the_service_is_taken_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_files_of_the_service_are_taken_up_with_the_nodes_and_a_broken_one_is_in_its_status(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "REFRESH_S", 0)
-    tls = context(properties(tmp_path), Side.SERVER)
-    before = tls.current
-    renewal = asyncio.ensure_future(service._renew(tls))
-    write(tmp_path / "node.pem", authority().issue("renewed", HOSTS))
+    monkeypatch.setattr(secured, "REFRESH_S", inf)
+    values, file = properties(tmp_path / "certificates", ssl__client__auth="none"), tmp_path / "credentials"
+    file.write_text("a-token")
+    config = replace(alone(tmp_path), security=((KEY_VALUE_NAME, security(values)),))
+    trusting = context({"ssl.truststore.location": values["ssl.truststore.location"]}, Side.CLIENT).current
+
+    def status(port: int) -> tuple[dict[str, Any], str]:
+        with closing(http.client.HTTPSConnection("localhost", port, timeout=20, context=trusting)) as connection:
+            connection.request("GET", "/v1/status", headers={"Authorization": "Bearer a-token"})
+            assert isinstance(connection.sock, ssl.SSLSocket)
+            name = str(connection.sock.getpeercert())
+            return json.loads(connection.getresponse().read()), name
+
     with caplog.at_level(logging.INFO, logger="pykraft"):
-        while "certificates were read again" not in caplog.text:
-            await asyncio.wait([renewal], timeout=0.01)
-    assert tls.current is not before
-    renewal.cancel()
+        serving = asyncio.ensure_future(serve(config, Endpoint("", 0), credentials=file))
+        while (found := re.search("key-value store at https://.*:([0-9]+)", caplog.text)) is None:
+            await asyncio.wait([serving], timeout=0.01)
+            assert not serving.done()
+    port = int(found[1])
+    told, name = await asyncio.to_thread(status, port)
+    assert (told["not_taken_up"], "renewed" in name) == ([], False)
+    write(tmp_path / "certificates" / "node.pem", authority().issue("renewed", HOSTS))
+    file.write_text("")
+    [certificates, credentials] = (await asyncio.to_thread(ask_to_reload, config.log_dir))["files"]
+    assert (certificates["what"], certificates["state"]) == ("certificates", "taken up")
+    assert (credentials["what"], credentials["state"], credentials["files"]) == ("credentials", "refused", [str(file)])
+    told, name = await asyncio.to_thread(status, port)
+    assert (told["not_taken_up"], "renewed" in name) == ([credentials], True)
+    os.kill(os.getpid(), signal.SIGTERM)
+    await serving
 
 
 def test_an_address_in_use_is_named_and_nothing_is_opened(tmp_path: Path) -> None:

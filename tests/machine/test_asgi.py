@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import MutableMapping
 from contextlib import closing
+from dataclasses import replace
 from http import HTTPStatus
 from http.client import HTTPConnection
 from pathlib import Path
@@ -20,6 +21,8 @@ from pykraft.errors import NotRunningError, UsageError
 from pykraft.local.child import Children, wait_until
 from pykraft.local.voters import HOST, SOURCES, free_ports
 from pykraft.machine import AppNode, Replicated, worker_number
+from pykraft.security.acls import AuthorizerSettings
+from pykraft.server.reload import SOCKET_NAME, ask_to_reload
 from tests.client.nodes import alone
 from tests.documented.blocks import blocks
 from tests.machine.counters import Add, Counters
@@ -59,6 +62,7 @@ async def test_the_node_lives_as_long_as_the_application_and_says_how_it_is(tmp_
         assert await node().execute(Add("x", 2)) == 2
         status, content = await get(app, "/raft/status")
         assert (status, content["node_id"], content["leader_id"]) == (200, 1, 1)
+        assert not (alone(tmp_path).log_dir / SOCKET_NAME).exists(), "nothing is made from files"
         assert content["high_watermark"] == content["log_end_offset"] == node().node.log_end_offset
         assert await get(app, "/raft/ready/") == (200, content)
         assert await get(app, "/raft/live", "HEAD") == (200, None)
@@ -69,6 +73,27 @@ async def test_the_node_lives_as_long_as_the_application_and_says_how_it_is(tmp_
         assert (await get(app, "/raft/status"))[0] == HTTPStatus.OK
     with pytest.raises(NotRunningError):
         node()
+
+
+async def test_a_broken_file_is_named_and_the_node_stays_ready(tmp_path: Path) -> None:
+    rules = tmp_path / "acls"
+    rules.write_text("")
+
+    async def make() -> Replicated[Counters]:
+        node = Replicated(replace(alone(tmp_path), authorizer=AuthorizerSettings(acl_file=rules)), Counters())
+        await node.initialize()
+        await node.node.wait_for_leader()
+        return node
+
+    node = AppNode(make)
+    async with node.lifespan():
+        assert (await get(node.router, "ready"))[1]["not_taken_up"] == []
+        rules.write_text("nonsense")
+        [told] = (await asyncio.to_thread(ask_to_reload, alone(tmp_path).log_dir))["files"]
+        assert (told["what"], told["files"], told["state"]) == ("rules", [str(rules)], "refused")
+        status, content = await get(node.router, "ready")
+        # All nodes may have the same file: were they not ready, nobody would be served, and they all serve.
+        assert (status, content["ready"], content["not_taken_up"]) == (200, True, [told])
 
 
 async def test_without_a_leader_it_is_not_ready(tmp_path: Path) -> None:

@@ -24,8 +24,13 @@ INT32_MAX: Final = 2**31 - 1
 
 def peak_memory_mib(pid: int) -> float:
     """The most that a process has had in memory so far, and not swapped out."""
+    return memory_mib(pid, "VmHWM")
+
+
+def memory_mib(pid: int, name: str = "VmRSS") -> float:
+    """What a process has in memory, and not swapped out."""
     status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
-    found = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
+    found = re.search(rf"^{name}:\s+(\d+) kB$", status, re.MULTILINE)
     assert found is not None, status
     return int(found[1]) / 1024
 

@@ -6,11 +6,13 @@ starts, the package loads, and two of its own; `ONE_OF_THEIR_OWN` has the except
 
 import json
 import os
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from pykraft.local.voters import free_ports, voter_properties, write_properties
+from pykraft.server.reload import _address
 from pykraft.spark.tables.names import CHECKPOINT
 from tests.processes import kv_stop_stages as kv
 from tests.processes.stop_stages import (
@@ -86,6 +88,19 @@ def _formatted(home: Path) -> str:
 def _held(scene: Scene, path: str) -> str:
     scene.hold(Path(path))
     return path
+
+
+def _reload(scene: Scene, home: Path) -> Sequence[str]:
+    """The socket of a node that answers nothing; the process of the test keeps it open."""
+    del scene
+    directory = home / "data"
+    directory.mkdir()
+    listening = socket.socket(socket.AF_UNIX)
+    with _address(directory) as address:
+        listening.bind(str(address))
+    listening.listen()
+    listening.detach()
+    return ["quorum", "reload", str(directory)]
 
 
 def _local(verb: str, *, is_fifo: bool = False) -> Words:
@@ -225,6 +240,7 @@ ONE_OF_THEIR_OWN = {
     "certs": "it makes a few keys in milliseconds, and writes no file twice",
     "completion": "it prints a text that it has when it is loaded",
     "pipeline upkeep": "what it merges takes seconds; `tests/spark/tables/test_delta_upkeep.py` kills it in between",
+    "quorum reload": "it asks a node on this machine once, and prints a few lines",
     "storage random-uuid": "it prints 22 characters",
     "users add": "it reads one line and replaces a small file",
     "users list": "it prints a few lines",
@@ -294,6 +310,7 @@ ROWS: tuple[Row, ...] = (
         *_asking(_plain("describe")),
         stage("watches", _watch, lambda running: "healthy" in running.output() and running.waits_in("poll")),
     ),
+    _row("quorum reload", stage("waits", _reload, waits_for_answer)),
     _asks("quorum remove-controller", _plain("remove-controller", "-i", "1", "-d", CLUSTER_ID)),
     _asks("quorum transfer", _plain("transfer", "--to", "1")),
     _asks("quorum upgrade", _plain("upgrade", "--feature", "kraft.version=1")),

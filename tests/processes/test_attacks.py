@@ -14,7 +14,7 @@ from lab.nodes.cluster import Cluster, PykraftNode, Site
 from pykraft.local.child import Children
 from pykraft.local.voters import free_ports
 from pykraft.protocol.messages import ApiKey
-from tests.processes import attack
+from tests.processes import attack, secured_fuzz
 from tests.processes.rpc_edges import fuzz
 from tests.processes.stranger_bar import Bar, raise_bar
 from tests.processes.wire import Wire
@@ -147,6 +147,12 @@ EDGE_SECONDS = 6.0
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_a_node_lives_with_every_edge_of_every_request(tmp_path: Path, loop: str, voters: int) -> None:
     assert fuzz(tmp_path, loop=loop, voters=voters, seconds=EDGE_SECONDS, seed=1) > 0
+
+
+def test_a_secured_quorum_keeps_its_leader_whatever_it_is_told(children: Children, tmp_path: Path) -> None:
+    """`python -m tests.processes.secured_fuzz` does the same for ten minutes, and with Kafka's timeouts."""
+    patient = {"controller.quorum.fetch.timeout.ms": "10000"}
+    assert secured_fuzz.fuzz(children, tmp_path, seconds=EDGE_SECONDS, seed=1, **patient)
 
 
 BAR_SECONDS = 10.0

@@ -1,7 +1,9 @@
-"""A quorum with an authorizer and a certificate for each node, as processes: who may do what, over real TLS."""
+"""Nodes with an authorizer, as processes: who may do what, with certificates and passwords over real TLS and SASL."""
 
-from collections.abc import Iterator
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +11,22 @@ import pytest
 
 from lab.nodes.cluster import Cluster
 from pykraft.config import TEST_TOPIC_ID, TEST_TOPIC_NAME
+from pykraft.errors import AuthenticationError
 from pykraft.local.child import Children, wait_until
-from pykraft.local.voters import LISTENER, QUICK
-from pykraft.protocol.messages import ApiKey
+from pykraft.local.voters import HOST, LISTENER, QUICK, free_ports
+from pykraft.protocol.messages import APIS, SASL_KEYS, ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.security.acls import STANDARD_AUTHORIZER
 from pykraft.security.authority import Authority
 from pykraft.security.contexts import Side
+from pykraft.security.sasl import SaslCredentials
+from pykraft.security.settings import Security
 from pykraft.types import ZERO_UUID
+from tests.host.test_authorization import ACLS, EVERYBODY, LISTENERS, Somebody, asked, expected, refused_at
 from tests.processes.commands import run, stop_under_load
-from tests.processes.wire import Wire
+from tests.processes.wire import Wire, framed
 from tests.security.credentials import HOSTS, authority, context, properties, write
+from tests.security.proofs import MODULES, jaas
 
 pytestmark = pytest.mark.processes
 
@@ -170,11 +177,159 @@ def test_a_changed_rule_counts_on_open_connections_and_a_broken_file_changes_not
 
         assert not is_refused()
         quorum.rules.write_text(RULES + "--deny-principal User:reader")
-        wait_until(lambda: "changed rules are not taken up" in node.process.log(), "the broken file is noticed")
-        assert "line 6: give --topic, --group or --cluster" in node.process.log()
+        told = run("quorum", "reload", str(node.partition.parent))
+        assert told.returncode == 1
+        assert "line 6: give --topic, --group or --cluster" in told.stdout
+        assert "changed rules are not taken up" in node.process.log()
         assert not is_refused()
         quorum.rules.write_text(f"{RULES}--deny-principal User:reader --cluster\n")
-        wait_until(is_refused, "the rule counts")
+        told = run("quorum", "reload", str(node.partition.parent))
+        assert (told.returncode, "refused" in told.stdout, is_refused()) == (0, False, True), told
+        wait_until(lambda: "6 rules were read again" in cluster.nodes[2].process.log(), "others notice it themselves")
     mark = cluster.journal.mark()
     cluster.journal.wait_for_acknowledged(100, since=mark)
     stop_under_load(cluster)
+
+
+BY_CERTIFICATE = ("CONTROLLER", "OPERATORS", "OTHER")
+CERTIFIED = ("another's client", "client that reads", "reader in a node's name", "operator", "watcher", "another node")
+BY_PASSWORD = ("CLIENTS", "BOTH")
+PROVEN = (*CERTIFIED[:3], "producer", "consumer", "keeper of groups")
+
+
+class EveryListener:
+    """A node with all kinds of listeners, each secured, and the rules of `tests.host.test_authorization`."""
+
+    def __init__(self, children: Children, folder: Path) -> None:
+        self.values = properties(folder / "certificates")
+        self.folder = folder
+        self.foreign = Authority.create("another cluster's CA")
+        *ports, self.metrics_port = free_ports(len(LISTENERS) + 1)
+        self.ports = dict(zip(LISTENERS, ports, strict=True))
+        (folder / "rules").write_text(ACLS)
+        users = " ".join(f'user_{name}="{name}"' for name in (EVERYBODY[each].principal.name for each in PROVEN))
+        given = {
+            **self.values,
+            "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in self.ports.items()),
+            "controller.listener.names": "CONTROLLER,BOTH",
+            "controller.quorum.voters": f"1@{HOST}:{self.ports['CONTROLLER']}",
+            "pykraft.operator.listeners": "OPERATORS,CONTROLLER",
+            "pykraft.client.listeners": "CLIENTS,BOTH",
+            "pykraft.prometheus.listener": f"{HOST}:{self.metrics_port}",
+            "listener.security.protocol.map": "CONTROLLER:SSL,OPERATORS:SSL,CLIENTS:SASL_SSL,BOTH:SASL_PLAINTEXT,"
+            "OTHER:SSL,PROMETHEUS:SSL",
+            "listener.name.clients.ssl.client.auth": "none",
+            "listener.name.other.ssl.client.auth": "requested",
+            "ssl.principal.mapping.rules": "RULE:^CN=([a-z-]+)$/$1/,DEFAULT",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "plain.sasl.jaas.config": f"{MODULES['PLAIN']} required {users};",
+            "authorizer.class.name": STANDARD_AUTHORIZER,
+            "pykraft.acl.file": str(folder / "rules"),
+            "pykraft.voter.principals": "2@User:CN=node2;3@User:CN=node3",
+        }
+        self.cluster = Cluster(children, folder, size=1, properties=given)
+        self.cluster.start()
+
+    def certified(self, listener: str, name: str | None, issuer: Authority | None = None) -> Wire:
+        """A connection with a certificate for this name, or with none."""
+        return Wire(self.ports[listener], context(self.shown(name, issuer), Side.CLIENT).current)
+
+    def shown(self, name: str | None, issuer: Authority | None = None) -> Mapping[str, str]:
+        """Properties of a client with a certificate for this name, or with none."""
+        if name is None:
+            return {**self.values, "ssl.keystore.location": ""}
+        content = (issuer or authority()).issue(name.removeprefix("CN="), HOSTS)
+        return {**self.values, "ssl.keystore.location": write(self.folder / "shown.pem", content)}
+
+    def unproven(self, listener: str) -> Wire:
+        """A connection that has to authenticate."""
+        return self.certified(listener, None) if listener == "CLIENTS" else Wire(self.ports[listener])
+
+    def proven(self, listener: str, name: str, password: str | None = None) -> Wire:
+        """A connection of this user. Errors: AuthenticationError, then it is closed."""
+        values = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
+        values["sasl.jaas.config"] = jaas("PLAIN", user=name, password=password or name)
+        wire = self.unproven(listener)
+        try:
+            wire.prove(SaslCredentials(Security.of_client(values)))
+        except AuthenticationError:
+            with wire:
+                assert wire.is_closed_by_peer()
+            raise
+        return wire
+
+
+def requests_on(wire: Wire) -> Iterator[tuple[int, int]]:
+    """Every API and version that the listener of a connection serves."""
+    for api in wire.ask(ApiKey.API_VERSIONS, 0, {})["api_keys"]:
+        key = api["api_key"]
+        for version in range(api["min_version"], api["max_version"] + 1):
+            # Versions of Produce before the first are listed for librdkafka, and not served.
+            if key not in SASL_KEYS and version in APIS[key].request.versions:
+                yield key, version
+
+
+def refusals(wire: Wire, who: Somebody, listener: str) -> int:
+    """Ask everything that somebody may not do; how much that was."""
+    count = 0
+    for key, version in list(requests_on(wire)):
+        is_allowed, codes = expected(who, listener, key, version)
+        if not is_allowed:
+            wire.send(framed(asked(key, version, who.node_id)))
+            assert refused_at(key, version, wire.receive()) == codes, (listener, who, key, version)
+            count += 1
+    return count
+
+
+def is_heard(connected: Callable[[], Wire], data: bytes) -> bool:
+    """Whether anything is answered on a new connection."""
+    try:
+        with connected() as wire:
+            wire.send(data)
+            wire.receive()
+    except OSError:
+        return False
+    return True
+
+
+def test_nobody_gets_more_than_the_table_says_on_any_listener(children: Children, tmp_path: Path) -> None:
+    """What each may do is tried in `tests.host.test_authorization`; here is what they may not, as they really come."""
+    node, tried = EveryListener(children, tmp_path), 0
+    for listener in BY_CERTIFICATE:
+        for name in CERTIFIED:
+            with node.certified(listener, EVERYBODY[name].principal.name) as wire:
+                tried += refusals(wire, EVERYBODY[name], listener)
+    with node.certified("OTHER", None) as wire:
+        tried += refusals(wire, EVERYBODY["stranger"], "OTHER")
+        everything = {key: framed(asked(*key, -1)) for key in requests_on(wire)}
+    for listener in BY_PASSWORD:
+        for name in PROVEN:
+            with node.proven(listener, EVERYBODY[name].principal.name) as wire:
+                tried += refusals(wire, EVERYBODY[name], listener)
+                everything |= {key: framed(asked(*key, -1)) for key in requests_on(wire)}
+
+    # Whoever shows no certificate, one of another cluster, no password or a wrong one gets as far as no request.
+    assert (tried > 1_000, len(everything) > 100) == (True, True), (tried, len(everything))
+    for listener in BY_CERTIFICATE:
+        connections = [partial(node.certified, listener, "reader", node.foreign)]
+        connections += [partial(node.certified, listener, None)] if listener != "OTHER" else []
+        for connected in connections:
+            assert not is_heard(connected, b"".join(everything.values())), listener
+    for listener in BY_PASSWORD:
+        for (key, version), data in everything.items():
+            is_open = key == ApiKey.API_VERSIONS
+            assert is_heard(partial(node.unproven, listener), data) == is_open, (listener, key, version)
+        for name, password in (("reader", "guess"), ("nobody", "nobody")):
+            with pytest.raises(AuthenticationError, match="Invalid username or password"):
+                node.proven(listener, name, password)
+
+    def scraped(values: Mapping[str, str]) -> int:
+        url, tls = f"https://localhost:{node.metrics_port}/metrics", context(values, Side.CLIENT).current
+        with urllib.request.urlopen(url, timeout=60, context=tls) as answer:
+            return int(answer.status)
+
+    assert scraped(node.shown("reader")) == 200
+    for values in (node.shown(None), node.shown("reader", node.foreign)):
+        with pytest.raises(OSError, match=r"(?s)."):
+            scraped(values)
+    stop_under_load(node.cluster)

@@ -35,7 +35,7 @@ def text(values: dict[str, str]) -> str:
 
 
 def authenticated(
-    children: Children, folder: Path, protocol: str, mechanism: str, **given: str
+    children: Children, folder: Path, protocol: str, mechanism: str, *, throughput: int = 2_000, **given: str
 ) -> tuple[Cluster, tuple[str, ...], dict[str, str]]:
     """A quorum of three, the options of a tool that reaches it, and the tool's properties."""
     values = proofs(folder / "proofs", mechanism)
@@ -48,7 +48,7 @@ def authenticated(
     more = {key.replace("__", "."): value for key, value in given.items()}
     values |= {"listener.security.protocol.map": f"{LISTENER}:{protocol}", "pykraft.client.listeners": LISTENER, **more}
     escaped = {key: value.replace("\\", "\\\\") for key, value in values.items()}
-    cluster = Cluster(children, folder, properties={**QUICK, **escaped})
+    cluster = Cluster(children, folder, throughput=throughput, properties={**QUICK, **escaped})
     (folder / "tool.properties").write_text(text(client))
     bootstrap = ",".join(f"{HOST}:{node.port}" for node in cluster.nodes.values())
     return cluster, ("--bootstrap-controller", bootstrap), client

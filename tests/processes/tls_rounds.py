@@ -123,7 +123,7 @@ class Flood:
         """Until it is cancelled."""
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        hello = _client_hello()
+        hello = client_hello()
         async with asyncio.TaskGroup() as group:
             for number in range(half_open + slow):
                 group.create_task(self._attack(number, b"" if number < half_open else hello))
@@ -161,7 +161,8 @@ async def _trickle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, h
     await reader.read()
 
 
-def _client_hello() -> bytes:
+def client_hello() -> bytes:
+    """The first record of a client."""
     outgoing = ssl.MemoryBIO()
     begun = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
     with suppress(ssl.SSLWantReadError):

@@ -15,6 +15,8 @@ from pykraft.local.voters import HOST
 from pykraft.protocol.api import decode_response, encode_request, frame
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
+from pykraft.security.sasl import SaslCredentials
+from pykraft.server.sasl_client import SaslClient
 from pykraft.types import Buffer
 
 TIMEOUT_S = WAIT_TIMEOUT_S
@@ -76,6 +78,14 @@ class Wire:
         correlation_id, answer = decode_response(api_key, version, self.receive())
         assert correlation_id == CORRELATION_ID
         return answer
+
+    def prove(self, who: SaslCredentials) -> None:
+        """Authenticate. Errors: AuthenticationError; OSError when the node closes the connection."""
+        client = SaslClient(who)
+        parts: list[Buffer] | None = client.begin()
+        while parts:
+            self.send(b"".join(parts))
+            parts = client.receive(self.receive(), 0.0)
 
     def _exactly(self, size_bytes: int) -> bytes:
         data = bytearray()

@@ -4,12 +4,20 @@ Source: Kafka's ``StandardAuthorizer``; KIP-290.
 """
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pykraft.errors import ConfigError
 from pykraft.security.acl_file import parse_acls
-from pykraft.security.acls import AclOperation, Authorizer, AuthorizerSettings, ResourceType, voter_principals
+from pykraft.security.acls import (
+    RIGHTS_SHOWN_MAX,
+    AclOperation,
+    Authorizer,
+    AuthorizerSettings,
+    ResourceType,
+    voter_principals,
+)
 from pykraft.security.principal import Principal
 
 ALICE, BOB = Principal("alice"), Principal("CN=Bob, Jr.,O=x")
@@ -137,6 +145,39 @@ def test_a_resource_without_a_rule_may_be_open_to_everybody() -> None:
     assert not rules.allows(ALICE, HOST, AclOperation.READ, ResourceType.TOPIC, "a")
 
 
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        ("", "do nothing"),
+        ("--allow-principal User:bob --topic a", "do nothing"),
+        ("--deny-principal User:* --topic a", "do nothing"),
+        ("--allow-principal User:root --topic a", "do nothing"),
+        ("--allow-principal User:* --operation Read --topic a --allow-host ::1", "do Read on Topic:a from ::1"),
+        (
+            "--allow-principal User:alice --operation Alter --cluster\n--deny-principal User:* --cluster",
+            "do Alter on Cluster:kafka-cluster, as far as no rule denies it",
+        ),
+        (
+            "--allow-principal User:alice --resource-pattern-type prefixed --operation Read --topic a --group b",
+            "do Read on Topic:a*, Read on Group:b*",
+        ),
+        (
+            "--allow-principal User:alice --operation Read "
+            + " ".join(f"--group {number}" for number in range(RIGHTS_SHOWN_MAX + 2)),
+            f"do {', '.join(f'Read on Group:{number}' for number in range(RIGHTS_SHOWN_MAX))} and 2 more",
+        ),
+    ],
+)
+def test_what_a_principal_may_do_is_said_in_words(rules: str, words: str) -> None:
+    assert authorizer(rules).rights_of(ALICE) == words
+
+
+def test_super_users_and_open_resources_are_said_too() -> None:
+    assert authorizer("").rights_of(Principal("root")) == "do everything, as one of super.users"
+    told = authorizer("--allow-principal User:* --topic a", allows_without_acl=True).rights_of(ALICE)
+    assert told == "do All on Topic:a and everything to what no rule is about (allow.everyone.if.no.acl.found)"
+
+
 def test_a_name_with_blanks_and_commas_is_quoted() -> None:
     rules = authorizer("--allow-principal 'User:CN=Bob, Jr.,O=x' --topic a  # the boss")
     assert rules.allows(BOB, HOST, AclOperation.READ, ResourceType.TOPIC, "a")
@@ -171,6 +212,19 @@ def test_an_authorizer_that_cannot_be_is_refused(key: str, value: str, reason: s
     with pytest.raises(ConfigError) as caught:
         AuthorizerSettings.of(lambda key: given.get(key, ""))
     assert (caught.value.key, reason in caught.value.allowed) == (key, True)
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"super_users": {"admin"}}, "admin is no principal"),
+        ({"super_users": "User:admin"}, "it is a set of principals"),
+        ({"acl_file": "a\0b"}, "a file"),
+    ],
+)
+def test_settings_of_a_program_are_checked_too(given: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        AuthorizerSettings(**given)
 
 
 @pytest.mark.parametrize("key", ["super.users", "allow.everyone.if.no.acl.found", "pykraft.acl.file"])

@@ -17,7 +17,7 @@ class Word(FromFiles):
     def make(self) -> None:
         if self.refuses:
             raise UsageError(self.refuses)
-        self.text = self._paths[0].read_text()
+        self.text = self.files[0].read_text()
 
 
 def test_what_cannot_be_used_is_tried_again_and_each_problem_is_reported_once(tmp_path: Path) -> None:

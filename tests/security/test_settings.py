@@ -28,6 +28,45 @@ def test_plaintext_listener_has_no_settings() -> None:
     assert Security.of_listener("A", SecurityProtocol.PLAINTEXT, {"ssl.client.auth": "none"}) == Security()
 
 
+METRICS = {"listener.security.protocol.map": "CONTROLLER:SASL_SSL, prometheus:ssl"}
+
+
+def test_metrics_that_are_no_nodes_have_the_properties_of_a_nodes() -> None:
+    given = {"ssl.client.auth": "none", "listener.name.prometheus.ssl.client.auth": "required"}
+    others = {"listener.name.controller.sasl.enabled.mechanisms": "PLAIN", "security.protocol": "SASL_SSL"}
+    found = Security.of_metrics({**METRICS, **given, **others})
+    assert (found.protocol, found.text("ssl.client.auth")) == (SecurityProtocol.SSL, "required")
+    assert Security.of_metrics(others) == Security()
+
+
+@pytest.mark.parametrize(
+    ("given", "key", "reason"),
+    [
+        (
+            {"listener.name.prometheus.ssl.client.auth": "required"},
+            "listener.name.prometheus.ssl.client.auth",
+            "effect",
+        ),
+        ({"listener.security.protocol.map": "PROMETHEUS:SASL_SSL"}, "listener.security.protocol.map", "no SASL"),
+        ({"listener.security.protocol.map": "PROMETHEUS:TLS"}, "listener.security.protocol.map", "NAME:PROTOCOL"),
+        (
+            {**METRICS, "listener.name.prometheus.ssl.provider": "x"},
+            "listener.name.prometheus.ssl.provider",
+            "honoured",
+        ),
+        (
+            {**METRICS, "listener.name.prometheus.ssl.client.auth": "x"},
+            "listener.name.prometheus.ssl.client.auth",
+            "one",
+        ),
+    ],
+)
+def test_metrics_never_fall_back_to_the_clear(given: dict[str, str], key: str, reason: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Security.of_metrics(given)
+    assert (caught.value.key, reason in caught.value.allowed) == (key, True)
+
+
 def test_client_has_kafkas_properties() -> None:
     found = Security.of_client({"security.protocol": "ssl", "ssl.truststore.location": "/ca.pem", "client.id": "a"})
     assert (found.protocol, found.text("ssl.truststore.location")) == (SecurityProtocol.SSL, "/ca.pem")

@@ -1,6 +1,7 @@
 """SASL over real sockets: who becomes a link, what comes early, what a wrong client costs, and a second time."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ from typing import Any
 import pytest
 
 from pykraft.protocol.api import frame
+from pykraft.security.acl_file import parse_acls
+from pykraft.security.acls import Authorizer, AuthorizerSettings
 from pykraft.security.principal import ANONYMOUS, Principal
 from pykraft.security.settings import MECHANISMS, Security, SecurityProtocol
 from pykraft.server import secured
@@ -23,14 +26,15 @@ from tests.test_config import NODE
 ALICE = Principal(USER)
 
 
-def node_tls(folder: Path, mechanism: str = "PLAIN", *, tls: bool = False, **given: str) -> NodeTls:
+def node_tls(folder: Path, mechanism: str = "PLAIN", *, tls: bool = False, delay_ms: int = 20, **given: str) -> NodeTls:
     protocol = SecurityProtocol.SASL_SSL if tls else SecurityProtocol.SASL_PLAINTEXT
     values = {**proofs(folder, mechanism), **{key.replace("__", "."): value for key, value in given.items()}}
     if tls:
         values = {**properties(folder), **values}
     security = Security.of_listener(LISTENER, protocol, values)
     at = Listeners(((LISTENER, Endpoint("localhost", 9_000)),))
-    return NodeTls(replace(NODE, listeners=at, controller_listener_names=(LISTENER,), security=((LISTENER, security),)))
+    config = replace(NODE, listeners=at, controller_listener_names=(LISTENER,), security=((LISTENER, security),))
+    return NodeTls(replace(config, failed_authentication_delay_ms=delay_ms))
 
 
 def echo(station: Station) -> None:
@@ -125,6 +129,25 @@ async def test_silent_client_has_a_deadline_and_gives_way(tmp_path: Path, monkey
         await hang_up(writer)
 
 
+async def test_who_waits_for_its_refusal_gives_way_and_is_heard_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secured, "HANDSHAKES_MAX", 1)
+    async with on_station(tls=node_tls(tmp_path, delay_ms=5_000)) as station:
+        reader, writer = await station.client()
+        writer.write(framed(handshake()) + framed(authenticate(b"\0alice\0wrong")))
+        size_bytes = int.from_bytes(await asyncio.wait_for(reader.readexactly(4), TIMEOUT_S), "big")
+        await reader.readexactly(size_bytes)
+        writer.write(framed(handshake()) + framed(authenticate(GOOD)))
+        station.links.dial(station.endpoint)
+        await station.user.wait_for(lambda: len(station.user.heard) == 2)
+        with suppress(ConnectionError):
+            assert await asyncio.wait_for(reader.read(), TIMEOUT_S) == b"", "it hears nothing of its guess"
+        assert len(station.user.reports) == 1
+        assert "1 others are under way, and this one is the oldest" in station.user.reports[0]
+        await hang_up(writer)
+
+
 async def test_refused_dial_says_why(tmp_path: Path) -> None:
     wrong = jaas("PLAIN", password="wrong")  # noqa: S106 - a test's
     async with (
@@ -203,3 +226,13 @@ def test_listener_whose_passwords_others_can_read_is_warned_of(caplog: pytest.Lo
     warn_of_plaintext(replace(NODE, listeners=listeners, security=security))
     [record] = caplog.records
     assert "listener A at :9000 is SASL_PLAINTEXT" in record.getMessage()
+
+
+def test_with_an_authorizer_the_warning_says_what_strangers_may_do(caplog: pytest.LogCaptureFixture) -> None:
+    config = replace(NODE, listeners=Listeners((("A", Endpoint("", 9_000)),)))
+    rules = (
+        "--allow-principal User:* --operation Read --topic orders\n--allow-principal User:a --operation All --cluster"
+    )
+    warn_of_plaintext(config, Authorizer(AuthorizerSettings(), parse_acls(rules, "")))
+    told = "whoever reaches it is User:ANONYMOUS, who by the rules may do Read on Topic:orders"
+    assert caplog.messages == [f"listener A at :9000 is PLAINTEXT: {told}"]

@@ -10,6 +10,7 @@ import pytest
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import frame
 from pykraft.server.link import LAST_WORDS_TIMEOUT_S, PIECE_SIZE_BYTES_MAX, Link, unconfirmed_size_bytes, write_parts
+from pykraft.server.sasl_server import SaslRefusal, SaslServer
 from pykraft.types import Buffer
 from tests.server.manual_loop import FakeTransport, ManualLoop
 
@@ -286,6 +287,32 @@ def test_an_abort_waits_for_nothing(world: World) -> None:
     world.link.abort()
     assert world.transport.is_aborted
     assert not world.link.is_open
+
+
+class Doubter(SaslServer):
+    """Takes whatever comes for a wrong proof, and says so a second later."""
+
+    def __init__(self) -> None:
+        self.received: list[bytes] = []
+
+    def receive(self, data: Buffer, now_s: float) -> list[Buffer] | None:
+        """See `SaslServer.receive`."""
+        self.received.append(bytes(data))
+        raise SaslRefusal("a wrong proof", [b"no"], delay_s=1.0)
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_wrong_second_proof_is_refused_late_unless_the_link_is_gone(world: World, is_lost: bool) -> None:
+    world.link.sasl = doubter = Doubter()
+    world.receive(b"guess", b"another")
+    world.loop.run_until(0.9)
+    assert (world.transport.written, world.transport.is_closed, doubter.received) == ([], False, [b"guess"])
+    if is_lost:
+        world.link.connection_lost()
+    world.loop.run_until(1.0)
+    assert world.transport.written == ([] if is_lost else [b"no"])
+    assert world.owner.told[1:] == ["lost 1" if is_lost else "a wrong proof"]
+    assert doubter.received == [b"guess"]
 
 
 def test_the_end_is_told(world: World) -> None:

@@ -29,6 +29,9 @@ from pykraft.host.snapshots.creation import NewSnapshot
 from pykraft.local.child import Children, wait_until
 from pykraft.local.journal import Acknowledged, JournalEvent, Led, Started, Stopped, parse_event
 from pykraft.log.os_fs import OsFs
+from pykraft.security.acls import AuthorizerSettings
+from pykraft.server.driver import Driver
+from pykraft.server.reload import SOCKET_NAME
 from pykraft.server.run import LoadSnapshots, ServerOptions, loop_factory, notify_ready, serve
 from pykraft.server.workload import Load, Workload
 from pykraft.snapshot.head import SnapshotReader
@@ -136,6 +139,27 @@ def test_a_node_needs_neither_load_nor_journal(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(gc, "freeze", lambda: os.kill(os.getpid(), signal.SIGTERM))
     serve(config, ServerOptions(load=None))
     assert config.partition_directory.is_dir()
+
+
+@pytest.mark.parametrize(("is_terminal", "reloads"), [(False, 1), (True, 0)])
+def test_a_node_with_rules_takes_up_files_at_sighup_unless_it_is_at_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_terminal: bool, reloads: int
+) -> None:
+    [config] = node_configs(tmp_path, 1)
+    rules = tmp_path / "acls"
+    rules.write_text("")
+    asked: list[Driver] = []
+
+    def reload(node: Driver) -> None:
+        asked.append(node)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Driver, "reload", reload)
+    monkeypatch.setattr(os, "isatty", lambda _: is_terminal)
+    monkeypatch.setattr(gc, "freeze", lambda: os.kill(os.getpid(), signal.SIGHUP))
+    serve(replace(config, authorizer=AuthorizerSettings(acl_file=rules)), ServerOptions(load=None))
+    assert len(asked) == reloads
+    assert not (config.log_dir / SOCKET_NAME).exists()
 
 
 def test_a_start_names_the_cluster(

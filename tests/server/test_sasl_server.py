@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pykraft.errors import ErrorCode
+from pykraft.host.controller_answers import ANSWERS
 from pykraft.protocol.api import decode_response, encode_request
-from pykraft.protocol.messages import ApiKey
+from pykraft.protocol.messages import APIS, SASL_KEYS, ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.security.exchanges import BearerAnswer, PlainAnswer, Proven
 from pykraft.security.principal import ANONYMOUS, Principal
@@ -95,6 +96,20 @@ def test_anything_else_ends_the_connection_unanswered(data: bytes, tmp_path: Pat
     assert sasl.principal == ANONYMOUS
 
 
+@pytest.mark.parametrize("before", [[], [VERSIONS], [handshake()]], ids=["at first", "after versions", "within"])
+def test_no_api_of_any_version_is_served_to_who_has_proven_nothing(before: list[bytes], tmp_path: Path) -> None:
+    mechanisms, tried = Mechanisms(sasl_security(tmp_path, "PLAIN")), 0
+    for key in {*APIS, *ANSWERS} - {*SASL_KEYS, ApiKey.API_VERSIONS}:
+        for version in range(20):
+            sasl = SaslServer(mechanisms)
+            for data in before:
+                sasl.receive(data, 0.0)
+            assert refused(sasl, struct.pack(">hhihb", key, version, 7, -1, 0) + bytes(100)).answer == []
+            assert sasl.principal == ANONYMOUS
+            tried += 1
+    assert tried > 800
+
+
 def test_mechanism_that_is_not_enabled_is_refused_with_those_that_are(tmp_path: Path) -> None:
     error = refused(server(tmp_path), handshake("GSSAPI"))
     told = read(ApiKey.SASL_HANDSHAKE, 1, error.answer)
@@ -137,6 +152,24 @@ def test_request_of_sasl_that_is_out_of_place_is_told_so(before: list[bytes], tm
     key, data = (ApiKey.SASL_HANDSHAKE, handshake()) if before else (ApiKey.SASL_AUTHENTICATE, authenticate())
     answer = read(key, 1 if before else 2, refused(sasl, data).answer)
     assert answer["error_code"] == ErrorCode.ILLEGAL_SASL_STATE
+
+
+def test_only_a_wrong_proof_is_refused_late(tmp_path: Path) -> None:
+    def made(*before: bytes) -> SaslServer:
+        sasl = SaslServer(Mechanisms(sasl_security(tmp_path, "PLAIN"), refusal_delay_s=0.1))
+        for data in before:
+            sasl.receive(data, 0.0)
+        return sasl
+
+    guess = b"\0alice\0wrong"
+    found = [
+        refused(made(handshake()), authenticate(guess)),
+        refused(made(handshake(version=0)), guess),
+        refused(made(handshake()), handshake()),
+        refused(made(), handshake("GSSAPI")),
+        refused(made(), VOTE),
+    ]
+    assert [each.delay_s for each in found] == [0.1, 0.1, 0, 0, 0]
 
 
 def test_versions_are_not_told_within_the_exchange(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from pykraft.protocol.api import frame
 from pykraft.security.acls import AclOperation, AuthorizerSettings, ResourceType
 from pykraft.security.authority import Authority
 from pykraft.security.contexts import Side
+from pykraft.security.files import FileState
 from pykraft.security.principal import ANONYMOUS, Principal
 from pykraft.server import secured
 from pykraft.server.secured import ADDRESS_AT_ONCE, Addresses, DialPauses, NodeTls, warn_of_host, warn_of_plaintext
@@ -398,6 +399,30 @@ def test_broken_certificate_is_an_error_in_log_and_metrics(tmp_path: Path, caplo
     tls.refresh()
     assert {record.levelname for record in caplog.records} == {"ERROR"}
     assert tls.metrics(0)["certificates-not-taken-up"] == 2
+    # The listener and the dials have the same files, and the same problem.
+    [report] = tls.not_taken_up
+    assert report.state is FileState.REFUSED
+    assert tmp_path / "node.pem" in report.files
+    assert "ssl.keystore.location" in str(report.problem)
+    assert tls.refresh() == [report]
+    write(tmp_path / "node.pem", authority().issue("renewed", HOSTS))
+    assert [each.state for each in tls.refresh()] == [FileState.TAKEN_UP]
+    assert [each.state for each in tls.refresh()] == [FileState.UNCHANGED]
+    assert tls.not_taken_up == []
+
+
+def test_files_of_the_program_are_looked_at_with_the_nodes(tmp_path: Path) -> None:
+    from pykraft.kv.http_server import AllowedUsers
+
+    file = tmp_path / "credentials"
+    file.write_text("a")
+    tls = NodeTls(NODE, [AllowedUsers(file)])
+    assert tls.has_files
+    file.write_text("")
+    tls.refresh()
+    [report] = tls.not_taken_up
+    assert (report.what, report.files) == ("credentials", (file,))
+    assert tls.metrics(0)["certificates-not-taken-up"] == 1
 
 
 async def test_files_are_looked_at_every_few_seconds_on_a_thread(
@@ -414,8 +439,7 @@ async def test_files_are_looked_at_every_few_seconds_on_a_thread(
     assert tls.metrics(0)["certificate-days-left"] < 1
     monkeypatch.setattr(secured, "REFRESH_S", 1_000)
     write(tmp_path / "node.pem", authority().issue("renewed again", HOSTS, days=9.5))
-    tls.refresh_soon(loop)
-    await asyncio.wait_for(tls._under_way, TIMEOUT_S)
+    await asyncio.wait_for(tls.refresh_soon(loop), TIMEOUT_S)
     assert tls.metrics(0)["certificate-days-left"] > 9
 
 
@@ -504,7 +528,7 @@ def test_each_listener_in_the_clear_that_others_reach_is_warned_of(caplog: pytes
     listeners = Listeners(tuple((name, Endpoint(host, 9_000)) for name, host in hosts.items()))
     warn_of_plaintext(replace(NODE, listeners=listeners, security=(("E", security({})),)))
     assert [record.getMessage().split()[1] for record in caplog.records] == ["A", "D"]
-    assert "example.org:9000 is PLAINTEXT" in caplog.text
+    assert "example.org:9000 is PLAINTEXT: whoever reaches it may do everything there" in caplog.text
 
 
 async def test_connection_in_the_clear_is_anonymous() -> None:

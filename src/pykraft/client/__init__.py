@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # slow to import
     from pykraft.client.remote.quorum import Quorum
     from pykraft.client.serde import Serde, bytes_serde, int_serde, json_serde, text_serde
     from pykraft.host.producers import Committed
+    from pykraft.security.acls import AuthorizerSettings
     from pykraft.security.settings import Security
 
 _NAMES = {
@@ -39,6 +40,7 @@ _NAMES = {
     "pykraft.client.serde": ("Serde", "bytes_serde", "int_serde", "json_serde", "text_serde"),
     "pykraft.client.life": ("until_signal",),
     "pykraft.host.producers": ("Committed",),
+    "pykraft.security.acls": ("AuthorizerSettings",),
     "pykraft.security.settings": ("Security",),
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
@@ -46,6 +48,7 @@ _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names
 
 __all__ = [
     "Admin",
+    "AuthorizerSettings",
     "Batch",
     "ClaimAdapter",
     "ClaimListener",

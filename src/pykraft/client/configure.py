@@ -15,6 +15,7 @@ from typing import Final
 from pykraft.client.arguments import nodes_to_contact
 from pykraft.config import TEST_CLUSTER_ID, VOTERS_KEY, LogSettings, NodeConfig, RaftConfig, refuse_shared_addresses
 from pykraft.errors import ConfigError, UsageError
+from pykraft.security.acls import AuthorizerSettings
 from pykraft.security.settings import IN_THE_CLEAR, Security
 from pykraft.types import NO_LISTENERS, PORT_MAX, Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
 
@@ -30,6 +31,7 @@ def configure(  # noqa: PLR0913 - keyword-only, and each for itself
     listen: str | None = None,
     cluster_id: str = TEST_CLUSTER_ID,
     security: Security = IN_THE_CLEAR,
+    authorizer: AuthorizerSettings | None = None,
     raft: RaftConfig = RaftConfig(),  # noqa: B008 - it is frozen
     log: LogSettings = LogSettings(),  # noqa: B008 - it is frozen
 ) -> NodeConfig:
@@ -40,7 +42,8 @@ def configure(  # noqa: PLR0913 - keyword-only, and each for itself
     it becomes a voter by itself, if the voters are in the log (`Membership.allow_changes`). A node listens at
     ``listen``, or at the address of its own entry, or on a free port of the loopback interface. A node without an id is
     an observer and does not listen. ``security`` protects its connections in both directions; `Security.of_client`
-    reads it from Kafka's properties, and all nodes need the same protocol.
+    reads it from Kafka's properties, and all nodes need the same protocol. ``authorizer`` says what others may do
+    here, by rules in a file; without it, whoever can connect may do everything.
 
     Errors: ConfigError; UsageError for settings of another type.
     """
@@ -52,6 +55,7 @@ def configure(  # noqa: PLR0913 - keyword-only, and each for itself
         ("raft", raft, RaftConfig),
         ("log", log, LogSettings),
         ("security", security, Security),
+        ("authorizer", AuthorizerSettings() if authorizer is None else authorizer, AuthorizerSettings),
     ):
         if not isinstance(settings, kind):
             raise UsageError(f"{name} = {settings!r}: it is a {kind.__name__}")
@@ -71,6 +75,7 @@ def configure(  # noqa: PLR0913 - keyword-only, and each for itself
         advertised_listeners=at,
         controller_listener_names=(listener,),
         security=() if security.is_in_the_clear else ((listener, security),),
+        authorizer=authorizer,
         voters=voter_set(addresses, listener),
         bootstrap_servers=tuple(nodes_to_contact("bootstrap", bootstrap)) if bootstrap else (),
         log_dir=Path(directory),

@@ -32,6 +32,7 @@ from pykraft.errors import ConfigError, NotRunningError, OutcomeUnknownError, Py
 from pykraft.host.host import Host
 from pykraft.host.metrics import Metric, Metrics
 from pykraft.process.signals import ending_signals, handlers_restored
+from pykraft.security.files import FileReport, FromFiles
 from pykraft.server.binding import listening_sockets, not_bound, port_of
 from pykraft.server.driver import Driver
 from pykraft.server.run import loop_factory
@@ -195,6 +196,8 @@ class Engine:
         self._is_stopped = False
         self.published: Mapping[Metric, float] = {}
         """Metrics of the program, for a scrape."""
+        self.from_files: list[FromFiles] = []
+        """What the program has made from files, which are taken up with the node's when they change."""
 
     async def run(
         self,
@@ -212,7 +215,9 @@ class Engine:
         loop = asyncio.get_running_loop()
         if self._is_stopped:
             return
-        self._driver = driver = Driver(config, loop, sockets=sockets, is_guest=is_guest, more=lambda: self.published)
+        self._driver = driver = Driver(
+            config, loop, sockets=sockets, is_guest=is_guest, more=lambda: self.published, others=self.from_files
+        )
 
         def on_begin() -> None:
             begin(driver.host)
@@ -235,6 +240,11 @@ class Engine:
     def metrics(self, answer: Callable[[Metrics], object]) -> None:
         """Pass the current metrics to ``answer``."""
         answer({} if self._driver is None else self._driver.metrics())
+
+    @property
+    def not_taken_up(self) -> list[FileReport]:
+        """Changed files that cannot be used, from any thread."""
+        return [] if self._driver is None else self._driver.not_taken_up
 
     def leave(self, timeout_ms: int) -> None:
         """Begin a graceful shutdown."""

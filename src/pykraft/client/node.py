@@ -30,6 +30,7 @@ from pykraft.errors import NotRunningError, OutcomeUnknownError, PykraftError, S
 from pykraft.host.host import Host
 from pykraft.host.metrics import Metric, Metrics
 from pykraft.host.producers import Committed
+from pykraft.security.files import FileReport, FromFiles
 from pykraft.server.clock import now
 from pykraft.types import EPOCH_ZERO, Endpoint, Epoch, Listeners, NodeId, Offset, VoterSet
 
@@ -262,6 +263,10 @@ class Node(Generic[T]):
         """Add these to the node's own, until the next call; from any thread."""
         self._life.engine.published = metrics
 
+    def add_files(self, made: FromFiles) -> None:
+        """Internal, before `initialize`: look at these files of the program with those of the node."""
+        self._life.engine.from_files.append(made)
+
     async def wait_for_leader(self) -> LeaderAndEpoch:
         """Wait until a leader is known, and return it. Errors: NotRunningError, also while it waits."""
         while True:
@@ -295,6 +300,14 @@ class Node(Generic[T]):
     def is_running(self) -> bool:
         """Whether it has been initialized and has not ended."""
         return self._life.is_begun and not self._life.is_over
+
+    @property
+    def not_taken_up(self) -> list[FileReport]:
+        """Changed files of certificates, users, keys, rules and credentials that cannot be used, each with the reason.
+
+        The former ones stay in use, so the node serves on.
+        """
+        return self._life.engine.not_taken_up
 
     @property
     def leader_and_epoch(self) -> LeaderAndEpoch:

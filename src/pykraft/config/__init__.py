@@ -92,6 +92,8 @@ LOG_NUMBERS = (
 NODE_NUMBERS = (
     Number("socket.request.max.bytes", "request_size_bytes_max", 1_024, INT32_MAX),
     Number("connections.max.idle.ms", "connections_idle_ms_max", 1, INT64_MAX),
+    # A handshake, which includes it, may take ten seconds.
+    Number("connection.failed.authentication.delay.ms", "failed_authentication_delay_ms", 0, 5_000),
     Number("group.max.size", "group_members_max", 1, 250),
     Number("group.min.session.timeout.ms", "group_session_timeout_ms_min", 1, INT32_MAX),
     Number("group.max.session.timeout.ms", "group_session_timeout_ms_max", 1, INT32_MAX),
@@ -234,6 +236,7 @@ class NodeConfig:
     """Idempotent producers that are remembered; no property sets it, and simulated nodes remember fewer."""
     request_size_bytes_max: int = 104_857_600
     connections_idle_ms_max: int = 600_000
+    failed_authentication_delay_ms: int = 100
     group_members_max: int = 250
     group_session_timeout_ms_min: int = 6_000
     group_session_timeout_ms_max: int = 1_800_000

@@ -120,6 +120,7 @@ _MEANINGS: Mapping[str, str] = {
     "pykraft.log.scrub.interval.ms": "time from the start of one pass over the log to the start of the next",
     "socket.request.max.bytes": "largest request; above 65536 it has no effect, since none needs more",
     "connections.max.idle.ms": "a connection without requests for this long is closed",
+    "connection.failed.authentication.delay.ms": "how long a wrong password or proof of SASL waits for its refusal",
     "group.max.size": "most members of a consumer group",
     "group.min.session.timeout.ms": "shortest session that a member of a group may ask for",
     "group.max.session.timeout.ms": "longest session that a member of a group may ask for",

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pykraft.config import (
     ADVERTISED_KEY,
@@ -53,11 +53,14 @@ from pykraft.errors import ConfigError
 from pykraft.security.acls import VOTER_PRINCIPALS_KEY, AuthorizerSettings, voter_principals
 from pykraft.security.settings import (
     HTTP_NAMES,
+    MAP_KEY,
     NAMES,
+    NO_SASL,
     PROTOCOL_NAMES,
     Security,
     is_of_security,
     protocol_of,
+    protocols_by_listener,
     refuse_unsupported,
 )
 from pykraft.types import LISTENERS_MAX, PORT_MAX, Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
@@ -199,16 +202,54 @@ def node_config(properties: Mapping[str, str]) -> ParsedConfig:
     try:
         return _node_config(properties)
     except ConfigError as error:
-        allowed, origin = error.allowed, _origin(properties, error.key)
-        if is_bare(properties, error.key):
-            allowed += f"; this line has no value: write {error.key}=VALUE"
-        for key in () if error.key in properties else properties:
-            if ALIASES.get(key) == error.key:
-                allowed += f" (given as {key})"
-            elif suggestion(key) == error.key:  # a required property is missing because its name is misspelled
-                origin = origin_of(properties, key)
-                allowed += f"; {key} is given: did you mean {error.key}?"
+        misspelled = _misspelled(properties, error.key)
+        origin = origin_of(properties, *misspelled) if misspelled else _origin(properties, error.key)
+        allowed = error.allowed + _hint(properties, error.key)
+        if error.allowed.startswith(_IS_REQUIRED):
+            # All at once, so that a new file needs one correction.
+            missing = [key for key in _REQUIRED if key != error.key and _is_missing(properties, key)]
+            allowed += "".join(
+                f"; {key} {_IS_REQUIRED}, too: {_REQUIRED[key][0]}{_hint(properties, key)}" for key in missing
+            )
         raise ConfigError(error.key, error.value, allowed, origin=origin) from error.__cause__
+
+
+_IS_REQUIRED: Final = "is required"
+_REQUIRED: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "listeners": ("NAME://host:port, separated by commas", ()),
+    VOTERS_KEY: (
+        "id@host:port,…; or give controller.quorum.bootstrap.servers",
+        ("controller.quorum.bootstrap.servers",),
+    ),
+    NODE_ID.key: (NODE_ID.allowed, ()),
+    "log.dirs": ("the directory that keeps the log", ("log.dir", "metadata.log.dir")),
+}
+"""What a node needs: by the key, what is allowed, and what may be given in its place."""
+
+
+def _lacks(key: str) -> ConfigError:
+    return ConfigError(key, "", f"{_IS_REQUIRED}: {_REQUIRED[key][0]}")
+
+
+def _is_missing(properties: Mapping[str, str], key: str) -> bool:
+    names = {key, *_REQUIRED[key][1]}
+    names |= {old for old, new in ALIASES.items() if new in names}
+    return not any(properties.get(name, "").strip(" ,") for name in names)
+
+
+def _misspelled(properties: Mapping[str, str], key: str) -> list[str]:
+    """Keys that are given, and are perhaps meant for this one, which is not."""
+    given = () if key in properties else properties
+    return [each for each in given if ALIASES.get(each) != key and suggestion(each) == key]
+
+
+def _hint(properties: Mapping[str, str], key: str) -> str:
+    """What was written, and perhaps meant, in place of this key or its value."""
+    if is_bare(properties, key):
+        return f"; this line has no value: write {key}=VALUE"
+    older = [each for each in properties if key not in properties and ALIASES.get(each) == key]
+    meant = [f"; {each} is given: did you mean {key}?" for each in _misspelled(properties, key)]
+    return "".join([*(f" (given as {each})" for each in older), *meant])
 
 
 def _node_config(properties: Mapping[str, str]) -> ParsedConfig:
@@ -224,9 +265,7 @@ def _node_config(properties: Mapping[str, str]) -> ParsedConfig:
     voters = reader.voters(VOTERS_KEY, names[0])
     bootstrap = reader.endpoints("controller.quorum.bootstrap.servers")
     if not len(voters) and not bootstrap:
-        raise ConfigError(
-            "controller.quorum.voters", "", "is required: id@host:port,…; or give controller.quorum.bootstrap.servers"
-        )
+        raise _lacks(VOTERS_KEY)
     node_id = NodeId(reader.number(NODE_ID, None))
     if len(voters) and node_id not in voters.ids:
         reader.warn(NODE_ID.key, f"node.id {node_id} is not one of controller.quorum.voters: this node only observes")
@@ -325,7 +364,7 @@ class _Reader:
         text = self.text(number.key)
         if not text:
             if default is None:
-                raise ConfigError(number.key, text, f"is required: {number.allowed}")
+                raise _lacks(number.key)
             return default
         if not re.fullmatch(r"[+-]?[0-9]{1,19}", text) or not number.least <= int(text) <= number.most:
             raise ConfigError(number.key, text, number.allowed)
@@ -365,7 +404,7 @@ class _Reader:
                 self.warn(key, f"of {key} only the first has an effect here: {dirs[0]}")
             found += [Path(text) for text in dirs if text]
         if not found:
-            raise ConfigError("log.dirs", "", "is required: the directory that keeps the log")
+            raise _lacks("log.dirs")
         return found[0]
 
     def prometheus_listener(self) -> Endpoint | None:
@@ -421,7 +460,7 @@ class _Reader:
                 raise ConfigError(key, item, "each listener name and each address may be given once")
             entries[name.upper()] = endpoint
         if required and not entries:
-            raise ConfigError(key, "", "is required: NAME://host:port, separated by commas")
+            raise _lacks(key)
         if len(entries) > LISTENERS_MAX:  # nobody takes more from a voter
             raise ConfigError(key, f"{len(entries)} listeners", f"at most {LISTENERS_MAX}")
         return Listeners(tuple(entries.items()))
@@ -470,24 +509,20 @@ class _Reader:
 
     def security(self, listeners: Listeners, voters_listener: str) -> tuple[tuple[str, Security], ...]:
         """How each listener is protected; one that the map does not have is its own protocol name, or PLAINTEXT."""
-        map_key = "listener.security.protocol.map"
-        mapped: dict[str, str] = {}
-        for item in self._items(map_key):
-            name, _, protocol = (part.strip().upper() for part in item.partition(":"))
-            if not name or protocol not in PROTOCOL_NAMES:
-                raise ConfigError(map_key, item, f"NAME:PROTOCOL with one of {', '.join(PROTOCOL_NAMES)}")
+        mapped = {name: protocol.value for name, protocol in protocols_by_listener(self.text(MAP_KEY)).items()}
+        for name, protocol in mapped.items():
             if name in HTTP_NAMES and "SASL" in protocol and listeners.get(name) is None:
-                raise ConfigError(map_key, item, "HTTP has no SASL: SSL, and a certificate if ssl.client.auth=required")
-            mapped[name] = protocol
+                raise ConfigError(MAP_KEY, f"{name}:{protocol}", NO_SASL)
         # HTTP has addresses of its own; they are protected as if they were listeners of these names.
         names = [name for name, _ in listeners]
         names += [name for name in HTTP_NAMES if name in mapped and name not in names]
         refuse_unsupported(self._left, listeners=tuple(names))
         found = []
         for name in names:
-            key, given = (map_key, f"{name}:{mapped[name]}") if name in mapped else ("listeners", name)
+            key, given = (MAP_KEY, f"{name}:{mapped[name]}") if name in mapped else ("listeners", name)
             protocol = mapped.get(name, name if name in PROTOCOL_NAMES else "PLAINTEXT")
-            found.append((name, Security.of_listener(name, protocol_of(key, given, protocol), self._left)))
+            known, is_dialed = protocol_of(key, given, protocol), name == voters_listener
+            found.append((name, Security.of_listener(name, known, self._left, is_dialed=is_dialed)))
         self._refuse_unused(found, dict(found)[voters_listener].protocol.value)
         return tuple(entry for entry in found if not entry[1].is_in_the_clear)
 
@@ -499,7 +534,7 @@ class _Reader:
             is_overridden = key in NAMES and any(security.honours(key) for _, security in found)
             if value.strip() and key not in used and not is_overridden:
                 protocol = "SSL" if key.rpartition("ssl.")[1] else "SASL_SSL"
-                allowed = f"no listener uses it: give one {protocol} in listener.security.protocol.map"
+                allowed = f"no listener uses it: give one {protocol} in {MAP_KEY}"
                 raise ConfigError(key, value, allowed)
         between_key = "security.inter.broker.protocol"
         between = self.text(between_key)

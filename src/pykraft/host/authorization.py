@@ -36,6 +36,7 @@ from pykraft.rpc.context import Refusal, RpcContext
 from pykraft.security.acls import CLUSTER_NAME, AclOperation, Authorizer, ResourceType
 from pykraft.security.principal import Principal, RemoteEnd
 from pykraft.security.settings import IN_THE_CLEAR, Security
+from pykraft.text.words import counted
 from pykraft.types import ReportKind, VoterSet
 
 
@@ -174,11 +175,13 @@ class Guard:
         if operation is not None and self._authorizer.allows(end.principal, end.address, operation, resource, name):
             return True
         if is_told:
-            what = (
-                "an API without a rule" if operation is None else f"{operation.value} on {resource.value}:{name:.100}"
-            )
-            self._refuse(asker, f"{what} ({_name(api_key)})")
+            self.refuse(asker, api_key, in_words(operation, resource, name))
         return False
+
+    def refuse(self, asker: Asker, api_key: int, what: str, count: int = 1) -> None:
+        """Count so many things that rule 1 did not allow of one request; ``what``, the first one, is reported."""
+        others = f", and {counted(count - 1, 'more name')}" if count > 1 else ""
+        self._refuse(asker, f"{what}{others} ({_name(api_key)})", count)
 
     def admits(self, asker: Asker, api_key: int) -> bool:
         """Whether a request may be read: rule 1 for those that need something on the cluster and nothing else."""
@@ -234,11 +237,16 @@ class Guard:
             body["responses"] = [{"topic": self._context.topic_name, "partitions": [part]}]
         return Refusal(body["error_code"], body)
 
-    def _refuse(self, asker: Asker, what: str) -> None:
-        self.refusals += 1
+    def _refuse(self, asker: Asker, what: str, count: int = 1) -> None:
+        self.refusals += count
         end = asker.end
         text = f"refused {end.principal} at {end.address or 'an unknown address'} on {asker.listener}: {what}"
         self._report(Report(text=text, kind=ReportKind.CONNECTION))
+
+
+def in_words(operation: AclOperation | None, resource: ResourceType, name: str) -> str:
+    """What somebody wanted to do."""
+    return "an API without a rule" if operation is None else f"{operation.value} on {resource.value}:{name:.100}"
 
 
 def named_node(message: Request | Refusal) -> int | None:

@@ -394,6 +394,7 @@ class KeyValueApi:
             "leader_id": leader.leader_id,
             "leader_epoch": leader.epoch,
             "revision": self._node.machine.space.revision,
+            "not_taken_up": [report.as_json() for report in self._node.node.not_taken_up],
         }
 
     async def _get(self, fields: json_form.JsonFields, timeout_ms: int) -> dict[str, Any]:

@@ -33,7 +33,6 @@ from pykraft.security.contexts import Side, TlsContext
 from pykraft.security.settings import KEY_VALUE_NAME
 from pykraft.server.binding import accepted_max, listening_sockets, not_bound, port_of
 from pykraft.server.run import notify_ready
-from pykraft.server.secured import REFRESH_S
 from pykraft.types import Endpoint, Uuid, uuid_text
 
 ASK_TIMEOUT_S: Final = 2.0
@@ -154,29 +153,20 @@ async def serve(
     except OSError as error:
         raise not_bound(OPTION, str(at), error) from error
     try:
-        async with until_signal(), Replicated(config, KeyValues(), hold_at=hold_at) as node:
+        replicated = Replicated(config, KeyValues(), hold_at=hold_at)
+        for made in filter(None, (tls, known)):
+            replicated.node.add_files(made)
+        async with until_signal(), replicated as node:
             api = KeyValueApi(node, allow=None if known is None else known.allow)
             http = HttpServer(api, sockets, tls)
             if known is None and (tls is None or security.text("ssl.client.auth").lower() != "required"):
                 _warn_of_strangers(at)
             told = f"{'http' if tls is None else 'https'}://{Endpoint(at.host, port_of(sockets))}"
             _print_ready(node, config.cluster_id, told)
-            renewal = asyncio.ensure_future(_renew(tls)) if tls is not None else None
-            try:
-                await _run(http, api)
-            finally:
-                if renewal is not None:
-                    renewal.cancel()
+            await _run(http, api)
     finally:
         for each in sockets:
             each.close()
-
-
-async def _renew(tls: TlsContext) -> None:
-    """Take up changed certificates for new connections, as the node does for its own."""
-    while True:
-        await asyncio.sleep(REFRESH_S)
-        await asyncio.to_thread(tls.take_up)
 
 
 async def _run(http: HttpServer, api: KeyValueApi) -> None:

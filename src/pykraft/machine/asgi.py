@@ -67,7 +67,9 @@ class AppNode(Generic[M]):
     async def router(self, scope: AsgiScope, _receive: AsgiReceive, send: AsgiSend) -> None:
         """Answers GET of ``live``, ``ready`` and ``status``, wherever it is mounted.
 
-        ``live`` is 503 when the node has ended, ``ready`` also while it knows no leader.
+        ``live`` is 503 when the node has ended, ``ready`` also while it knows no leader. Changed files that cannot be
+        used are in the answer and change no status: the node serves on with the former ones, and all nodes may have
+        the same broken file.
         """
         if scope["type"] != "http":
             return
@@ -123,6 +125,7 @@ class AppNode(Generic[M]):
             "leader_epoch": leader.epoch,
             "high_watermark": node.high_watermark,
             "log_end_offset": node.log_end_offset,
+            "not_taken_up": [report.as_json() for report in node.not_taken_up],
         }
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -28,6 +29,7 @@ ACL_FILE_KEY: Final = "pykraft.acl.file"
 VOTER_PRINCIPALS_KEY: Final = "pykraft.voter.principals"
 ANY: Final = "*"
 CLUSTER_NAME: Final = "kafka-cluster"
+RIGHTS_SHOWN_MAX: Final = 5
 
 
 class AclOperation(Enum):
@@ -73,6 +75,12 @@ class Acl:
     name: str
     is_prefix: bool = False
 
+    def __str__(self) -> str:
+        name = f"{self.name}{ANY}" if self.is_prefix else self.name
+        return f"{self.operation.value} on {self.resource.value}:{name}" + (
+            "" if self.host == ANY else f" from {self.host}"
+        )
+
     def covers(self, name: str) -> bool:
         """Whether it is about the resource with this name."""
         return name.startswith(self.name) if self.is_prefix else self.name in (ANY, name)
@@ -91,12 +99,28 @@ _ANYBODY: Final = f"{PRINCIPAL_TYPE}:{ANY}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorizerSettings:
-    """The properties of an authorizer."""
+    """The properties of an authorizer.
 
-    super_users: frozenset[str] = frozenset()
-    acl_file: Path | None = None
+    ``super_users`` are principals, such as ``User:CN=operator``; ``acl_file`` has the rules, each what follows
+    ``kafka-acls --add``. Errors: ConfigError.
+    """
+
+    super_users: AbstractSet[str] = frozenset()
+    acl_file: str | Path | None = None
     allows_without_acl: bool = False
     """Whether everybody may do to a resource what they like while no rule is about it."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.super_users, str):
+            raise ConfigError(SUPER_USERS_KEY, self.super_users, "it is a set of principals")
+        try:
+            for user in self.super_users:
+                principal_text(user)
+        except ValueError as error:
+            users = ";".join(sorted(self.super_users))
+            raise ConfigError(SUPER_USERS_KEY, users, f"{error}, and ; separates them") from error
+        if self.acl_file is not None and "\0" in str(self.acl_file):
+            raise ConfigError(ACL_FILE_KEY, self.acl_file, "a file")
 
     @staticmethod
     def of(text: Callable[[str], str]) -> AuthorizerSettings | None:
@@ -116,15 +140,9 @@ class AuthorizerSettings:
         everyone, path = given[ALLOW_EVERYONE_KEY].lower(), given[ACL_FILE_KEY]
         if everyone not in ("", "false", "true"):
             raise ConfigError(ALLOW_EVERYONE_KEY, everyone, "one of false, true")
-        if "\0" in path:
-            raise ConfigError(ACL_FILE_KEY, path, "a file")
-        users = [user.strip() for user in given[SUPER_USERS_KEY].split(";") if user.strip()]
-        try:
-            super_users = frozenset(map(principal_text, users))
-        except ValueError as error:
-            raise ConfigError(SUPER_USERS_KEY, given[SUPER_USERS_KEY], f"{error}, and ; separates them") from error
+        users = frozenset(user.strip() for user in given[SUPER_USERS_KEY].split(";") if user.strip())
         return AuthorizerSettings(
-            super_users=super_users, acl_file=Path(path) if path else None, allows_without_acl=everyone == "true"
+            super_users=users, acl_file=Path(path) if path else None, allows_without_acl=everyone == "true"
         )
 
 
@@ -160,6 +178,23 @@ class Authorizer:
             return self._settings.allows_without_acl
         decisive = [acl.is_allowed for acl in found if acl.matches(who, host, operation)]
         return bool(decisive) and all(decisive)
+
+    def rights_of(self, principal: Principal) -> str:
+        """What the rules let this principal do, in words that follow "may": a summary, at whatever address."""
+        who = str(principal)
+        if who in self._settings.super_users:
+            return f"do everything, as one of {SUPER_USERS_KEY}"
+        of_it = [acl for acl in self.acls if acl.principal in (who, _ANYBODY)]
+        allowed = list(dict.fromkeys(str(acl) for acl in of_it if acl.is_allowed))
+        shown = [", ".join(allowed[:RIGHTS_SHOWN_MAX])] if allowed else []
+        if len(allowed) > RIGHTS_SHOWN_MAX:
+            shown.append(f"{len(allowed) - RIGHTS_SHOWN_MAX} more")
+        if self._settings.allows_without_acl:
+            shown.append(f"everything to what no rule is about ({ALLOW_EVERYONE_KEY})")
+        if not shown:
+            return "do nothing"
+        denied = ", as far as no rule denies it" if any(not acl.is_allowed for acl in of_it) else ""
+        return f"do {' and '.join(shown)}{denied}"
 
 
 def principal_text(text: str) -> str:

@@ -29,7 +29,7 @@ from pykraft.errors import AuthenticationError, ConfigError
 from pykraft.process.extras import imported_for
 from pykraft.security import exchanges
 from pykraft.security.files import FromFiles, read_bounded
-from pykraft.security.settings import MECHANISMS, Security
+from pykraft.security.settings import DIAL_REQUIRED, Security
 from pykraft.security.users import USERS_FILE, ScramUsers, read_users, users_files
 
 if TYPE_CHECKING:  # an extra
@@ -200,9 +200,11 @@ class Mechanisms(FromFiles):
 
     what = "users and keys"
 
-    def __init__(self, security: Security) -> None:
+    def __init__(self, security: Security, *, refusal_delay_s: float = 0.0) -> None:
         """Read the files. Errors: ConfigError that names the property; UsageError for a package that is missing."""
         self._security = security
+        self.refusal_delay_s = refusal_delay_s
+        """After how long a wrong proof is refused."""
         self.names = security.mechanisms
         files = users_files(security) | ({keys_file(security)} if OAUTHBEARER in self.names else set())
         self._made: Mapping[str, Callable[[], exchanges.Answering]] = {}
@@ -253,8 +255,7 @@ class SaslCredentials:
         """Errors: ConfigError that names the property; UsageError for a package that is missing."""
         self.mechanism = security.own_mechanism
         if not self.mechanism:
-            name = "sasl.mechanism.controller.protocol"
-            raise ConfigError(name, "", f"is required: one of {', '.join(MECHANISMS)}, by which nodes dial each other")
+            raise ConfigError(DIAL_REQUIRED[0], "", DIAL_REQUIRED[1])
         options = options_of(security, self.mechanism)
         if self.mechanism == OAUTHBEARER:
             path = token_file(security)

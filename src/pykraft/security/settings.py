@@ -31,10 +31,12 @@ class SecurityProtocol(Enum):
     SASL_SSL = "SASL_SSL"
 
 
+MAP_KEY: Final = "listener.security.protocol.map"
 METRICS_NAME: Final = "PROMETHEUS"
 KEY_VALUE_NAME: Final = "HTTP"
 HTTP_NAMES: Final = (METRICS_NAME, KEY_VALUE_NAME)
 """What stands for a listener's name where HTTP is served: metrics, and the key-value store."""
+NO_SASL: Final = "HTTP has no SASL: SSL, and a certificate if ssl.client.auth=required"
 PROTOCOL_NAMES: Final = tuple(protocol.value for protocol in SecurityProtocol)
 NOT_YET: Final = "it is not supported, and is not passed over"
 CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -61,6 +63,10 @@ TLS_NAMES: Final = (
 )
 """All properties of TLS that are honoured."""
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+DIAL_REQUIRED: Final = (
+    "sasl.mechanism.controller.protocol",
+    f"is required: one of {', '.join(MECHANISMS)}, by which nodes dial each other",
+)
 _CHOICES_OF_MECHANISMS: Final = ("sasl.enabled.mechanisms", "sasl.mechanism", "sasl.mechanism.controller.protocol")
 _HANDLERS: Final = "org.apache.kafka.common.security.oauthbearer."
 _CLASSES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -190,14 +196,40 @@ class Security:
         return Security() if found.is_in_the_clear else _checked(found)
 
     @staticmethod
-    def of_listener(listener: str, protocol: SecurityProtocol, properties: Mapping[str, str]) -> Security:
-        """How the listener of this name is protected. Errors: ConfigError for what cannot be honoured."""
+    def of_metrics(properties: Mapping[str, str]) -> Security:
+        """How metrics that are no node's are protected, by the properties that a node has for its own.
+
+        Errors: ConfigError for what cannot be honoured, also for ``listener.name.prometheus.ssl.…`` without PROMETHEUS
+        in the map: they would be served in the clear.
+        """
+        found = protocols_by_listener(properties.get(MAP_KEY, "")).get(METRICS_NAME, SecurityProtocol.PLAINTEXT)
+        own = {key: properties[key] for key in properties if key.startswith(f"listener.name.{METRICS_NAME.lower()}.")}
+        refuse_unsupported(own, listeners=(METRICS_NAME,))
+        if found in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL):
+            raise ConfigError(MAP_KEY, f"{METRICS_NAME}:{found.value}", NO_SASL)
+        if found is SecurityProtocol.PLAINTEXT and (key := next((key for key in own if own[key].strip()), None)):
+            raise ConfigError(key, own[key], f"it has no effect without {METRICS_NAME}:SSL in {MAP_KEY}")
+        return Security.of_listener(METRICS_NAME, found, properties)
+
+    @staticmethod
+    def of_listener(
+        listener: str, protocol: SecurityProtocol, properties: Mapping[str, str], *, is_dialed: bool = False
+    ) -> Security:
+        """How the listener of this name is protected; ``is_dialed`` if the node dials others in the same way.
+
+        Errors: ConfigError for what cannot be honoured, and for all that is missing of what names mechanisms.
+        """
         if protocol is SecurityProtocol.PLAINTEXT:
             return Security()
         given = _settings(properties, f"listener.name.{listener.lower()}.")
         found = Security(protocol, tuple(each for each in given if Security(protocol).honours(each[0])))
+        lacks = []
         if found.uses_sasl and not found.mechanisms:
-            raise ConfigError("sasl.enabled.mechanisms", "", f"is required: some of {', '.join(MECHANISMS)}")
+            lacks.append(("sasl.enabled.mechanisms", f"is required: some of {', '.join(MECHANISMS)}"))
+        if found.uses_sasl and is_dialed and not found.own_mechanism:
+            lacks.append(DIAL_REQUIRED)
+        if lacks:
+            raise ConfigError(lacks[0][0], "", "; ".join([lacks[0][1], *map(" ".join, lacks[1:])]))
         return _checked(found)
 
 
@@ -245,6 +277,17 @@ def protocol_of(key: str, given: str, name: str) -> SecurityProtocol:
     if name not in PROTOCOL_NAMES:
         raise ConfigError(key, given, f"a protocol is one of {', '.join(PROTOCOL_NAMES)}")
     return SecurityProtocol(name)
+
+
+def protocols_by_listener(text: str) -> dict[str, SecurityProtocol]:
+    """What ``listener.security.protocol.map`` says, by names in upper case. Errors: ConfigError."""
+    found = {}
+    for item in filter(None, map(str.strip, text.split(","))):
+        name, _, protocol = (part.strip().upper() for part in item.partition(":"))
+        if not name or protocol not in PROTOCOL_NAMES:
+            raise ConfigError(MAP_KEY, item, f"NAME:PROTOCOL with one of {', '.join(PROTOCOL_NAMES)}")
+        found[name] = SecurityProtocol(protocol)
+    return found
 
 
 def refuse_unsupported(properties: Mapping[str, str], *, listeners: tuple[str, ...] = ()) -> None:

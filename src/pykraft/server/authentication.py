@@ -1,9 +1,11 @@
 """SASL on a new connection, at either end: until it is done, the connection is none of the node's.
 
 Then it is handed over to the protocol that it is for, with the bytes that came early. Invariants: a frame before that
-has at most `SASL_FRAME_SIZE_BYTES_MAX` bytes; who is refused is told so, and the connection closed.
+has at most `SASL_FRAME_SIZE_BYTES_MAX` bytes; who is refused is told so, and the connection closed. A refusal that is
+delayed counts as a handshake under way meanwhile, so these are bounded, and the oldest gives way to others.
 
-Source: Kafka's ``KafkaChannel.prepare``, ``sasl.server.max.receive.size`` (its default is 512 KiB).
+Source: Kafka's ``KafkaChannel.prepare``, ``sasl.server.max.receive.size`` (its default is 512 KiB),
+``Selector.DelayedAuthenticationFailureClose``.
 """
 
 import asyncio
@@ -49,6 +51,7 @@ class Authentication(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._frames = FrameReader(SASL_FRAME_SIZE_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
+        self._is_refused = False
         self._outcome: asyncio.Future[None] = self._loop.create_future()
         # Nobody waits for it if the task ended when the connection was made.
         self._outcome.add_done_callback(lambda outcome: outcome.cancelled() or outcome.exception())
@@ -71,7 +74,7 @@ class Authentication(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         transport = self._transport
-        if transport is None or self._outcome.done():
+        if transport is None or self._outcome.done() or self._is_refused:
             return
         try:
             self._frames.put(data)
@@ -93,6 +96,16 @@ class Authentication(asyncio.Protocol):
             self._outcome.set_exception(exc if isinstance(exc, OSError) else closed)
 
     def _fail(self, transport: asyncio.Transport, error: ProtocolError) -> None:
+        if isinstance(error, SaslRefusal) and error.delay_s:
+            self._is_refused = True
+            transport.pause_reading()
+            self._loop.call_later(error.delay_s, self._end, transport, error)
+        else:
+            self._end(transport, error)
+
+    def _end(self, transport: asyncio.Transport, error: ProtocolError) -> None:
+        if self._outcome.done():  # it has given way to others
+            return
         if isinstance(error, SaslRefusal) and error.answer:
             write_parts(transport, error.answer)
         transport.close()

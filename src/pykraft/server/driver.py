@@ -36,6 +36,7 @@ from pykraft.host.ports import CheckInSteps, ConnectionId
 from pykraft.log.fs import Fs
 from pykraft.log.lane import Job
 from pykraft.log.os_fs import OsFs
+from pykraft.security.files import FileReport, FromFiles
 from pykraft.security.principal import RemoteEnd
 from pykraft.security.settings import METRICS_NAME
 from pykraft.server.binding import listening_sockets, not_bound, port_of
@@ -43,6 +44,7 @@ from pykraft.server.clock import TokenBucket, now
 from pykraft.server.lanes import BulkThread, CheckThread, OrderedThread
 from pykraft.server.links import LinkLimits, Links
 from pykraft.server.prometheus import LoopWatch, PrometheusEndpoint, render, require_package
+from pykraft.server.reload import ReloadSocket
 from pykraft.server.secured import NodeTls, warn_of_host, warn_of_plaintext
 from pykraft.text.words import counted
 from pykraft.types import Buffer, Endpoint, Io, ReportKind
@@ -160,13 +162,15 @@ class Driver:
         sockets: Mapping[str, Sequence[socket.socket]] | None = None,
         is_guest: bool = False,
         more: Callable[[], Mapping[Metric, float]] = dict,
+        others: Sequence[FromFiles] = (),
     ) -> None:
         """Open the log directory and recover; the node does not listen yet.
 
         ``sockets`` are sockets that already listen for the listeners with these names; the driver owns them from now
         on. A guest does not change the loop's exception handler, because the loop is the application's.
         ``accepted_max`` clients may connect (None: `pykraft.server.run.ACCEPTED_MAX`), or fewer if the process
-        has few descriptors. ``more`` returns metrics of the program, which are scraped with the node's.
+        has few descriptors. ``more`` returns metrics of the program, which are scraped with the node's, and
+        ``others`` are made from the program's files, which are taken up with the node's.
 
         Errors: ConfigError for certificates, and whatever `Host.open` raises: ConfigError, ForeignDirectoryError,
         CorruptionError, StorageError.
@@ -182,7 +186,7 @@ class Driver:
         self._wake_ms: int | None = None
         """When the host wants to be called (mono ms)."""
         self._reports = Reports(logger.log, loop.time(), unproven_s=config.raft.fetch_timeout_ms / 1_000)
-        self._tls = NodeTls(config)
+        self._tls = NodeTls(config, others)
         self.host = Host.open(fs or OsFs(), self, config, rng=Random(), authorizer=self._tls.authorizer)
         self._ordered = OrderedThread(loop, self.host.lane, done=self._durable, failed=self.fail)
         self._bulk = BulkThread(loop, failed=self.fail)
@@ -190,6 +194,7 @@ class Driver:
         self._links = Links(loop, self, LinkLimits.of(config, accepted_max), tls=self._tls)
         self._loop_watch = LoopWatch()
         self._prometheus: PrometheusEndpoint | None = None
+        self._reload_socket: ReloadSocket | None = None
         self._more = more
 
     async def run(self, *, begin: Callable[[], None] = lambda: None) -> None:
@@ -230,9 +235,14 @@ class Driver:
             **self._tls.metrics(self._links.failed_handshakes),
         }
 
-    def reload(self) -> None:
-        """Take up changed certificates now instead of within seconds."""
-        self._tls.refresh_soon(self._loop)
+    def reload(self) -> asyncio.Future[list[FileReport]]:
+        """Take up changed files now instead of within seconds; the result says what became of each."""
+        return self._tls.refresh_soon(self._loop)
+
+    @property
+    def not_taken_up(self) -> list[FileReport]:
+        """Changed files that cannot be used, so that the former ones stay; from any thread."""
+        return self._tls.not_taken_up
 
     def shut_down(self, timeout_ms: int = SHUTDOWN_TIMEOUT_MS) -> None:
         """Shut down gracefully within this time; a second call stops the node at once."""
@@ -318,13 +328,15 @@ class Driver:
             raise error
 
     async def _listen(self) -> None:
-        warn_of_plaintext(self._config)
+        warn_of_plaintext(self._config, self._tls.authorizer)
         warn_of_host(self._config)
         for name, endpoint in self._config.listeners:
             try:
                 await self._links.listen(name, self._sockets.get(name) or listening_sockets(endpoint))
             except OSError as error:
                 raise not_bound("listeners", f"{name}://{endpoint}", error) from error
+        if self._tls.has_files:
+            self._reload_socket = ReloadSocket(self._loop, self._config.log_dir, self._config.node_id, self.reload)
         if self._config.prometheus_listener is not None:
             await self._listen_to_prometheus(self._config.prometheus_listener)
 
@@ -352,6 +364,8 @@ class Driver:
         self._links.close_all()
         if self._prometheus is not None:
             self._prometheus.close()
+        if self._reload_socket is not None:
+            self._reload_socket.close()
         if self._timer is not None:
             self._timer.cancel()
         closed: asyncio.Future[BaseException | None] = self._loop.create_future()

@@ -329,9 +329,11 @@ class Link:
         try:
             answer = sasl.receive(found, self._loop.time())
         except ProtocolError as error:
-            if isinstance(error, SaslRefusal):
-                self._write(error.answer)
-            self._refuse(error)
+            if isinstance(error, SaslRefusal) and error.delay_s:
+                # Nothing more is passed on until then: this request is not answered yet.
+                self._loop.call_later(error.delay_s, self._refuse_sasl, error)
+            else:
+                self._refuse_sasl(error)
             return True
         if answer:
             self._write(answer)
@@ -341,6 +343,13 @@ class Link:
         """What to write in place of a request for which the other end must be authenticated again first."""
         sasl = self.sasl
         return sasl.outgoing(list(parts), self._loop.time()) if isinstance(sasl, SaslClient) else parts
+
+    def _refuse_sasl(self, error: ProtocolError) -> None:
+        if not self.is_open:
+            return
+        if isinstance(error, SaslRefusal):
+            self._write(error.answer)
+        self._refuse(error)
 
     def _refuse(self, error: ProtocolError) -> None:
         self.close()

@@ -57,7 +57,7 @@ DRIVER_METRICS: Final = (
         "certificates-not-taken-up",
         MetricKind.GAUGE,
         "contexts",
-        "listeners, and the dials as one, whose changed files (certificates, users, keys) cannot be used",
+        "listeners, and the dials as one, whose changed files (certificates, users, keys, credentials) cannot be used",
     ),
     ours("acls", MetricKind.GAUGE, "rules", "rules of the authorizer"),
     ours("acls-not-taken-up", MetricKind.GAUGE, "files", "changed files of rules that cannot be used"),

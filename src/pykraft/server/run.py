@@ -279,8 +279,8 @@ async def _serve(config: NodeConfig, options: ServerOptions) -> None:
             loop.add_signal_handler(signal.SIGUSR1, workload.rest)
         for number in ending_signals():
             loop.add_signal_handler(number, node.shut_down)
-        if config.security and not any(map(os.isatty, range(3))):
-            # At a terminal the signal says that it was closed, and ends the node as it does without TLS.
+        if (config.security or config.authorizer) and not any(map(os.isatty, range(3))):
+            # At a terminal the signal says that it was closed, and ends the node as it does without files.
             loop.add_signal_handler(signal.SIGHUP, node.reload)
         port = config.listeners.entries[0][1].port
         tell("started", node=config.node_id, run=run_id.hex(), pid=os.getpid(), port=port)

@@ -3,10 +3,10 @@
 First comes ApiVersions, if the client likes. SaslHandshake names the mechanism: after version 0 the mechanism's
 messages are bare frames, after version 1 each is in SaslAuthenticate. When the client has proven its name, it may ask
 for everything else until its session ends. Before that it may begin again with SaslHandshake, by the same mechanism and
-for the same name, at most once a second. Invariant: nothing but ApiVersions is passed on before the name is proven, and
-nothing after the end of the session.
+for the same name, at most once a second. A wrong proof is refused a little later, so that guessing is slow. Invariant:
+nothing but ApiVersions is passed on before the name is proven, and nothing after the end of the session.
 
-Source: KIP-43, KIP-152, KIP-255, KIP-368; Kafka's ``SaslServerAuthenticator``, ``KafkaChannel`` and
+Source: KIP-43, KIP-152, KIP-255, KIP-306 (the delay), KIP-368; Kafka's ``SaslServerAuthenticator``, ``KafkaChannel``,
 ``SocketServer.Processor.processCompletedReceives``.
 """
 
@@ -33,11 +33,12 @@ _KEY: Final = struct.Struct(">h")
 
 
 class SaslRefusal(ProtocolError):
-    """The connection must be closed, after these bytes were sent."""
+    """The connection must be closed, after ``delay_s``, when these bytes were sent; nothing more is read from it."""
 
-    def __init__(self, message: str, answer: list[Buffer] | None = None) -> None:
+    def __init__(self, message: str, answer: list[Buffer] | None = None, *, delay_s: float = 0.0) -> None:
         super().__init__(message)
         self.answer: list[Buffer] = answer or []
+        self.delay_s = delay_s
 
 
 class SaslServer:
@@ -79,7 +80,7 @@ class SaslServer:
         try:
             return self._receive(bytes(data), now_s)
         except AuthenticationError as error:
-            raise SaslRefusal(str(error)) from error
+            raise SaslRefusal(str(error), delay_s=self._mechanisms.refusal_delay_s) from error
         except SaslRefusal:
             raise
         except ProtocolError as error:
@@ -125,12 +126,13 @@ class SaslServer:
         if exchange is None:
             return self._out_of_place(header)
         try:
-            answer = self._step(exchange, body["auth_bytes"], now_s)
+            message = self._step(exchange, body["auth_bytes"], now_s)
         except AuthenticationError as error:
             again = "re-authentication" if self.principal != ANONYMOUS else "authentication"
             told = f"Authentication failed during {again} due to invalid credentials with SASL mechanism "
-            raise SaslRefusal(str(error), _failed(header, error.told or told + self._mechanism)) from error
-        answered: Body = {"error_code": ErrorCode.NONE, "auth_bytes": answer}
+            answer = _failed(header, error.told or told + self._mechanism)
+            raise SaslRefusal(str(error), answer, delay_s=self._mechanisms.refusal_delay_s) from error
+        answered: Body = {"error_code": ErrorCode.NONE, "auth_bytes": message}
         if self.is_done and self._expires_s < inf:
             answered["session_lifetime_ms"] = max(1, int((self._expires_s - now_s) * 1_000))  # 0 would be: for ever
         return _answer(header, answered)

@@ -7,7 +7,7 @@ little of the loop, and leaves the quorum's own links theirs:
 2. An address is known if a certificate of it was verified, in either direction. All others are strangers, and may begin
    so many handshakes a second: each address by itself, and all together. More are closed at once.
 3. A listening socket has at most `HANDSHAKES_MAX` of known addresses at a time, and as many of strangers. One more ends
-   the oldest of its kind: a handshake takes milliseconds, so that one has stalled.
+   the oldest of its kind: a handshake takes milliseconds, so that one has stalled, or waits for its refusal.
 4. An endpoint that refuses handshakes of this node is dialed less often, down to once in `PAUSE_S_MAX`.
 
 Invariants: nothing that the other end sends before that reaches the node; each new connection, in both directions, uses
@@ -23,18 +23,19 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from ipaddress import ip_network
 from math import inf, nan
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from pykraft.config import LOOPBACK, NodeConfig
 from pykraft.security.acl_file import AclFile
 from pykraft.security.acls import Authorizer
 from pykraft.security.contexts import Side, TlsContext, refusal
-from pykraft.security.files import FromFiles
-from pykraft.security.principal import Principal, PrincipalMapping
+from pykraft.security.files import FileReport, FileState, FromFiles
+from pykraft.security.principal import ANONYMOUS, Principal, PrincipalMapping
 from pykraft.security.sasl import Mechanisms, SaslCredentials
 from pykraft.security.settings import HTTP_NAMES, MAPPING_RULES_KEY, Security, SecurityProtocol
 from pykraft.server.authentication import Authentication
@@ -236,8 +237,12 @@ class HandshakeServer:
 class NodeTls:
     """The certificates of a node: of its listeners, and of the connections that it dials."""
 
-    def __init__(self, config: NodeConfig) -> None:
-        """Errors: ConfigError for a store that cannot be used."""
+    def __init__(self, config: NodeConfig, others: Sequence[FromFiles] = ()) -> None:
+        """``others`` are a program's, and are looked at with the node's.
+
+        Errors: ConfigError for a store that cannot be used.
+        """
+        self._others = others
         between, by_name = config.default_listener, dict(config.security)
         self._served = {
             name: TlsContext(by_name[name], Side.SERVER, among_nodes=name == between)
@@ -245,7 +250,10 @@ class NodeTls:
             # An observer may not listen at all.
             if by_name[name].uses_tls and (len(config.listeners) or name in HTTP_NAMES)
         }
-        self._mechanisms = {name: Mechanisms(by_name[name]) for name in by_name if by_name[name].uses_sasl}
+        delay_s = config.failed_authentication_delay_ms / 1_000
+        self._mechanisms = {
+            name: Mechanisms(by_name[name], refusal_delay_s=delay_s) for name in by_name if by_name[name].uses_sasl
+        }
         security = config.security_between_nodes
         is_served = between in self._served
         self._dialed = TlsContext(security, Side.CLIENT, among_nodes=is_served) if security.uses_tls else None
@@ -258,9 +266,9 @@ class NodeTls:
         self.authorizer = None if settings is None else Authorizer(settings)
         self._acl_files: list[AclFile] = []
         if settings is not None and settings.acl_file is not None and self.authorizer is not None:
-            self._acl_files = [AclFile(settings.acl_file, self.authorizer)]
+            self._acl_files = [AclFile(Path(settings.acl_file), self.authorizer)]
         self._refreshed_s = time.monotonic()
-        self._under_way: asyncio.Future[None] | None = None
+        self._under_way: asyncio.Future[list[FileReport]] | None = None
         self.addresses = Addresses()
         self.pauses = DialPauses()
 
@@ -293,21 +301,31 @@ class NodeTls:
 
     def refresh_if_due(self, loop: asyncio.AbstractEventLoop) -> None:
         """Read changed files again, on a thread: a file system may be slow."""
-        if self._from_files and time.monotonic() >= self._refreshed_s + REFRESH_S:
-            self.refresh_soon(loop)
+        if self.has_files and time.monotonic() >= self._refreshed_s + REFRESH_S:
+            self._under_way = self.refresh_soon(loop)
 
-    def refresh_soon(self, loop: asyncio.AbstractEventLoop) -> None:
-        """The same at once."""
+    def refresh_soon(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[list[FileReport]]:
+        """The same at once; the result is that of `refresh`."""
         self._refreshed_s = inf  # until it is done
-        self._under_way = loop.run_in_executor(None, self.refresh)
+        return loop.run_in_executor(None, self.refresh)
 
-    def refresh(self) -> None:
-        """Take up changed files, and log what came of it."""
+    def refresh(self) -> list[FileReport]:
+        """Take up changed files, log what is new, and return what became of each."""
         try:
-            for each in self._from_files:
-                each.take_up()
+            return _each_once(each.take_up() for each in self._from_files)
         finally:
             self._refreshed_s = time.monotonic()
+
+    @property
+    def has_files(self) -> bool:
+        """Whether anything was made from files."""
+        return bool(self._from_files)
+
+    @property
+    def not_taken_up(self) -> list[FileReport]:
+        """Changed files that cannot be used; it may be read on any thread."""
+        reports = _each_once(each.report() for each in self._from_files)
+        return [report for report in reports if report.state is FileState.REFUSED]
 
     def metrics(self, failed_handshakes: int) -> dict[str, float]:
         """What is about TLS; without a certificate it has no days left, NaN."""
@@ -315,14 +333,14 @@ class NodeTls:
         return {
             "certificate-days-left": (expires_s - time.time()) / DAY_S,
             "failed-handshakes-total": failed_handshakes,
-            "certificates-not-taken-up": sum(each.is_stale for each in self._proofs),
+            "certificates-not-taken-up": sum(each.is_stale for each in (*self._proofs, *self._others)),
             "acls": 0 if self.authorizer is None else len(self.authorizer.acls),
             "acls-not-taken-up": sum(each.is_stale for each in self._acl_files),
         }
 
     @property
     def _from_files(self) -> Sequence[FromFiles]:
-        return [*self._proofs, *self._acl_files]
+        return [each for each in (*self._proofs, *self._acl_files, *self._others) if each.files]
 
     @property
     def _proofs(self) -> Sequence[FromFiles]:
@@ -331,6 +349,11 @@ class NodeTls:
     @property
     def _contexts(self) -> Sequence[TlsContext]:
         return [*self._served.values(), *([] if self._dialed is None else [self._dialed])]
+
+
+def _each_once(reports: Iterable[FileReport]) -> list[FileReport]:
+    """A listener and the dials may have the same files."""
+    return list(dict.fromkeys(reports))
 
 
 def _mapping(security: Security) -> PrincipalMapping:
@@ -348,8 +371,11 @@ def warn_of_host(config: NodeConfig) -> None:
         )
 
 
-def warn_of_plaintext(config: NodeConfig) -> None:
+def warn_of_plaintext(config: NodeConfig, authorizer: Authorizer | None = None) -> None:
     """Log a warning for each listener that others than this machine can reach in the clear."""
+    rights = "whoever reaches it may do everything there"
+    if authorizer is not None:
+        rights = f"whoever reaches it is {ANONYMOUS}, who by the rules may {authorizer.rights_of(ANONYMOUS)}"
     for name, endpoint in config.listeners:
         is_loopback = endpoint.host in LOOPBACK or endpoint.host.startswith("127.")
         security = config.security_of(name)
@@ -358,4 +384,4 @@ def warn_of_plaintext(config: NodeConfig) -> None:
         if security.uses_sasl:
             logger.warning("listener %s at %s is SASL_PLAINTEXT: others on the way read and change all", name, endpoint)
         else:
-            logger.warning("listener %s at %s is PLAINTEXT: whoever reaches it may do everything there", name, endpoint)
+            logger.warning("listener %s at %s is PLAINTEXT: %s", name, endpoint, rights)

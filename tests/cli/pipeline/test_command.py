@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -18,11 +19,13 @@ from click.testing import CliRunner
 
 from pykraft.cli.errors import exit_code
 from pykraft.cli.main import main
-from pykraft.cli.pipeline.command import _watch, metrics_option, served_metrics
+from pykraft.cli.pipeline.command import _watch, connection_options, metrics_option, served_metrics
 from pykraft.errors import AddressInUseError, ConfigError, UsageError
+from pykraft.security.contexts import Side
 from pykraft.spark.pipeline.stream_metrics import StreamMetrics
 from pykraft.spark.tables.names import BRONZE
 from pykraft.types import Endpoint
+from tests.security.credentials import context, properties
 from tests.spark.logs import three_batches, write_segment
 
 if TYPE_CHECKING:  # it needs Spark, and this module does not
@@ -195,6 +198,35 @@ def test_a_free_port_is_told_and_serves_what_is_noted(capsys: pytest.CaptureFixt
         metrics.note_restarts(3)
         with urlopen(url, timeout=ANSWER_TIMEOUT_S) as answer:  # noqa: S310 - it is what was told
             assert b'\npykraft_stream_restarts_total{query="pykraft pipeline"} 3.0\n' in answer.read()
+
+
+def test_metrics_are_protected_as_a_nodes_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own = {f"listener.name.prometheus.{key}": value for key, value in properties(tmp_path / "c").items()}
+    config = tmp_path / "tool.properties"
+    lines = [f"{key}={value}" for key, value in own.items()]
+    config.write_text("\n".join(["listener.security.protocol.map=PROMETHEUS:SSL", *lines]))
+    assert connection_options(config) == {}
+    with served_metrics(Endpoint("localhost", 0), config):
+        url = capsys.readouterr().err.removeprefix("metrics are at ").strip()
+        assert url.startswith("https://")
+        known = context({key.removeprefix("listener.name.prometheus."): own[key] for key in own}, Side.CLIENT).current
+        with urlopen(url, timeout=ANSWER_TIMEOUT_S, context=known) as answer:  # noqa: S310 - it is what was told
+            assert b"pykraft_stream_restarts_total" in answer.read()
+        stranger = ssl.create_default_context(cafile=own["listener.name.prometheus.ssl.truststore.location"])
+        with pytest.raises(OSError, match=r"certificate.required|reset|EOF|closed"):
+            urlopen(url, timeout=ANSWER_TIMEOUT_S, context=stranger)  # noqa: S310 - as above
+        with pytest.raises(OSError, match=r"reset|closed|without response|Connection"):
+            urlopen(url.replace("https", "http"), timeout=ANSWER_TIMEOUT_S)  # noqa: S310 - as above
+
+
+def test_a_certificate_that_cannot_be_used_is_named_with_the_line(tmp_path: Path) -> None:
+    config = tmp_path / "tool.properties"
+    config.write_text(f"listener.security.protocol.map=PROMETHEUS:SSL\nssl.keystore.location={tmp_path}/absent\n")
+    with (
+        pytest.raises(ConfigError, match=r"tool\.properties: line 2: property ssl\.keystore\.location = "),
+        served_metrics(Endpoint("localhost", 0), config),
+    ):
+        pytest.fail("the block is not entered")
 
 
 def test_without_the_option_nothing_is_served(

@@ -21,7 +21,9 @@ from pykraft.local.voters import HOST, free_ports
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body, Versions
 from pykraft.rpc.api_versions import api_key_bodies
-from pykraft.types import Endpoint, Uuid, uuid_text
+from pykraft.security.files import FileReport, FileState
+from pykraft.server.reload import ReloadSocket
+from pykraft.types import Endpoint, NodeId, Uuid, uuid_text
 from tests.client.quorums import CLUSTER_ID, cluster_body, quorum_body
 from tests.client.scripted import Script, ScriptedNode
 
@@ -380,3 +382,54 @@ def test_a_leader_that_is_another_program_cannot_be_asked() -> None:
     result, _ = transferred_at(None, "--to", 3)
     assert isinstance(result.exception, UsageError)
     assert "does not offer TransferLeadership: it is another program, or an older one" in str(result.exception)
+
+
+REPORTS = [
+    FileReport(what="certificates", files=(Path("ca.pem"), Path("n.pem")), state=FileState.TAKEN_UP),
+    FileReport(what="rules", files=(Path("acls"),), state=FileState.REFUSED, problem="line 1: \x1bno"),
+    FileReport(what="users and keys", files=(Path("users"),), state=FileState.UNCHANGED),
+]
+
+
+def reload(directory: Path, reports: list[FileReport], *words: str) -> Result:
+    """What the command says of a node that answers so."""
+
+    async def main() -> Result:
+        loop = asyncio.get_running_loop()
+
+        def answer() -> asyncio.Future[list[FileReport]]:
+            future: asyncio.Future[list[FileReport]] = loop.create_future()
+            future.set_result(reports)
+            return future
+
+        node = ReloadSocket(loop, directory, NodeId(1), answer)
+        try:
+            return await asyncio.to_thread(call, "reload", str(directory), *words)
+        finally:
+            node.close()
+
+    return asyncio.run(main())
+
+
+def test_reload_says_what_became_of_each_file(tmp_path: Path) -> None:
+    result = reload(tmp_path, REPORTS)
+    assert result.stdout.splitlines() == [
+        "certificates (ca.pem, n.pem): taken up",
+        "rules (acls): refused, the former ones stay in use: line 1: \\x1bno",
+        "users and keys (users): unchanged",
+    ]
+    assert (str(result.exception), result.exit_code) == ("1 of 3 cannot be taken up", 1)
+    assert reload(tmp_path, REPORTS[:1]).exit_code == 0
+
+
+def test_reload_says_the_same_in_json(tmp_path: Path) -> None:
+    result = reload(tmp_path, REPORTS[1:], "--json")
+    found = json.loads(result.stdout)
+    assert (found["nodeId"], [each["state"] for each in found["files"]]) == (1, ["refused", "unchanged"])
+    assert isinstance(result.exception, PykraftError)
+
+
+def test_reload_is_for_this_machine(tmp_path: Path) -> None:
+    result = call("--bootstrap-controller", "a:1", "reload", str(tmp_path))
+    assert str(result.exception) == "reload is for a node on this machine: leave out --bootstrap-controller"
+    assert "no node runs here" in str(call("reload", str(tmp_path)).exception)

@@ -299,16 +299,27 @@ def test_groups_are_listed_that_may_be_described(acls: str, listed: list[str]) -
 
 
 class Name(str):
-    """Counts how often one is compared with another."""
+    """Counts how often one is compared with another, and how often one is printed."""
 
     __slots__ = ()
     compared = 0
+    printed = 0
+
+    def __format__(self, spec: str) -> str:
+        Name.printed += 1
+        return str.__format__(self, spec)
 
     def __eq__(self, other: object) -> bool:
         Name.compared += 1
         return str.__eq__(self, other)
 
     __hash__ = str.__hash__
+
+
+def screen_of(leader: Leader, key: ApiKey, version: int) -> Screen:
+    guard: Any = leader.clients._guard
+    end = SimpleNamespace(principal=Principal("client"), address="")
+    return Screen(guard, SimpleNamespace(listener="CONTROLLER", end=end), key, version, leader.clients._topics)
 
 
 @pytest.mark.parametrize(
@@ -321,12 +332,50 @@ class Name(str):
 )
 def test_each_of_many_names_is_looked_at_once(key: ApiKey, version: int, asked: Any) -> None:
     leader, count = Leader(acls=ALL), 1_000
-    guard: Any = leader.clients._guard
-    end = SimpleNamespace(principal=Principal("client"), address="")
-    screen = Screen(guard, SimpleNamespace(listener="CONTROLLER", end=end), key, version, leader.clients._topics)
+    screen = screen_of(leader, key, version)
     body = asked([Name("mine" if number % 2 else f"g{number}") for number in range(count)])
     Name.compared = 0
     found = screen.pass_on(body, lambda _: None)
     assert found is not None
     assert max(len(value) for value in found[0].values() if isinstance(value, list)) == count // 2
+    assert Name.compared < 10 * count
+
+
+def topic_rows(names: list[Name]) -> list[dict[str, Any]]:
+    return [{"name": each, "topic_id": Uuid(bytes(16)), "partitions": [], "partition_indexes": []} for each in names]
+
+
+def settings_of(kind: int, names: list[Name]) -> dict[str, Any]:
+    return {"resources": [{"resource_type": kind, "resource_name": each} for each in names]}
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "asked"),
+    [
+        (ApiKey.DELETE_GROUPS, 1, lambda names: {"groups_names": names}),
+        (ApiKey.FIND_COORDINATOR, 4, lambda names: {"key_type": 0, "coordinator_keys": names}),
+        (ApiKey.OFFSET_FETCH, 8, lambda names: {"groups": [{"group_id": each, "topics": None} for each in names]}),
+        (ApiKey.OFFSET_FETCH, 8, lambda names: {"groups": [{"group_id": "mine", "topics": topic_rows(names)}]}),
+        (
+            ApiKey.OFFSET_FETCH,
+            8,
+            lambda names: {"groups": [{"group_id": "mine", "topics": topic_rows([each])} for each in names]},
+        ),
+        (ApiKey.METADATA, 12, lambda names: {"topics": topic_rows(names)}),
+        (ApiKey.OFFSET_COMMIT, 8, lambda names: {"group_id": "mine", "topics": topic_rows(names)}),
+        (ApiKey.DESCRIBE_CONFIGS, 4, lambda names: settings_of(2, names)),
+        (ApiKey.DESCRIBE_CONFIGS, 4, lambda names: settings_of(4, names)),
+    ],
+)
+def test_refused_names_of_a_request_are_counted_in_one_line(key: ApiKey, version: int, asked: Any) -> None:
+    """By the bounds of arrays 1,600 may be refused of one request; each was a report once."""
+    leader, count = Leader(acls=CLIENT), 1_000
+    guard, before = leader.clients._guard, len(leader.ports.reports)
+    Name.compared = Name.printed = 0
+    screen_of(leader, key, version).pass_on(asked([Name(f"g{number}") for number in range(count)]), lambda _: None)
+    [line] = leader.ports.reports[before:]
+    assert f", and 999 more names ({key.name})" in line
+    assert guard is not None
+    assert guard.refusals == count
+    assert Name.printed <= 1
     assert Name.compared < 10 * count

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.errors import KafkaError
+from kafka.errors import KafkaConnectionError, KafkaError
 
 from tests.kafka.clients.program import UNKNOWN_TOPIC, Acknowledge, Membership, Read, Sent, Target, main
 
@@ -67,7 +67,11 @@ class Pure:
             heartbeat_interval_ms=membership.session_ms // 10,
         )
         while True:
-            for records in consumer.poll(timeout_ms=POLL_TIMEOUT_MS, max_records=BATCH).values():
+            try:
+                found = consumer.poll(timeout_ms=POLL_TIMEOUT_MS, max_records=BATCH)
+            except KafkaConnectionError:  # a node was killed: kafka-python 3.0 tells the program, too, and tries again
+                continue
+            for records in found.values():
                 yield [Read(offset=each.offset, key=each.key, value=each.value, headers=[]) for each in records]
                 # Refused is the commit of one that was away: another member reads these records again.
                 with suppress(KafkaError):

@@ -112,6 +112,7 @@ def test_calls_reach_the_host_at_the_machines_time() -> None:
     outcomes: list[object] = []
     assert engine.host is not None
     assert engine.status is leader.host.status
+    assert list(engine.not_taken_up) == []
     engine.host.propose([value_of(1, WRITE, 5)], epoch=leader.host.status.epoch, now=None, on_outcome=outcomes.append)  # type: ignore[arg-type]
     while not outcomes:
         world.turn()

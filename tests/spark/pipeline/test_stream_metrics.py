@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import nan
+from pathlib import Path
 from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -12,9 +13,13 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from pykraft.local.child import wait_until
+from pykraft.security.contexts import Side
 from pykraft.server.binding import listening_sockets, port_of
+from pykraft.spark.pipeline import stream_metrics
 from pykraft.spark.pipeline.stream_metrics import OF_REPLICA, PREFIX, STREAM_METRICS, StreamMetrics, metrics_thread
 from pykraft.types import Endpoint
+from tests.security.credentials import HOSTS, authority, context, properties, write
 from tests.tidy.repository import ROOT
 
 QUERY = "a query"
@@ -201,6 +206,18 @@ def test_scrapes_are_answered_until_the_block_ends() -> None:
     assert "metrics" not in [thread.name for thread in threading.enumerate()]
     with pytest.raises(URLError, match="refused"):
         scrape(port)
+
+
+def test_renewed_certificates_are_taken_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(stream_metrics, "REFRESH_S", 0.01)
+    tls = context(properties(tmp_path), Side.SERVER)
+    before = tls.current
+    with caplog.at_level("INFO", "pykraft"), metrics_thread([], lambda: b"", tls):
+        write(tmp_path / "node.pem", authority().issue("renewed", HOSTS))
+        wait_until(lambda: "certificates were read again" in caplog.text, "the renewed certificate is taken up")
+    assert tls.current is not before
 
 
 def test_an_error_in_the_block_ends_the_thread_too() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,13 +17,15 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from rich.console import Console
 
-from pykraft.cli.client_options import command_config_option
+from pykraft.cli.client_options import client_properties, command_config_option
 from pykraft.cli.config_file import read_properties
 from pykraft.cli.parsing import value
 from pykraft.cli.parsing.group import Group
 from pykraft.cli.printable import print_table
+from pykraft.config.properties import Properties, with_origins
 from pykraft.errors import UsageError
 from pykraft.process.extras import imported_for
+from pykraft.security.settings import Security
 from pykraft.spark.tables.names import RETENTION_HOURS, TARGET_SIZE_BYTES, UPKEEP_INTERVAL
 from pykraft.text.table import table_lines, terminal_width
 from pykraft.text.words import counted
@@ -53,10 +55,12 @@ metrics_option = click.option(
 
 
 @contextmanager
-def served_metrics(at: Endpoint | None) -> Iterator[StreamMetrics]:
+def served_metrics(at: Endpoint | None, command_config: Path | None = None) -> Iterator[StreamMetrics]:
     """The metrics of the pipeline's query; within this block they are served, if an address is given.
 
-    Errors: ConfigError for an address that cannot be used; UsageError without the client library.
+    The file may have what protects them, in the properties of a node.
+
+    Errors: ConfigError for an address or property that cannot be used; UsageError without the client library.
     """
     from pykraft.spark.pipeline.stream_metrics import StreamMetrics, metrics_at_address
     from pykraft.spark.tables.names import QUERY
@@ -65,8 +69,12 @@ def served_metrics(at: Endpoint | None) -> Iterator[StreamMetrics]:
     if at is None:
         yield metrics
         return
-    with metrics_at_address(at, OPTION, metrics.render) as bound:
-        click.echo(f"metrics are at http://{bound}/metrics", err=True)
+    properties = Properties() if command_config is None else client_properties(command_config)
+    with ExitStack() as stack:
+        with with_origins(properties):
+            security = Security.of_metrics(properties)
+            bound = stack.enter_context(metrics_at_address(at, OPTION, metrics.render, security))
+        click.echo(f"metrics are at {'https' if security.uses_tls else 'http'}://{bound}/metrics", err=True)
         yield metrics
 
 
@@ -164,7 +172,7 @@ def run(  # noqa: PLR0913 - one argument for each option
     options = PipelineOptions(source=source, root=root, follow=follow, upkeep_interval=upkeep_interval)
     settings = settings_at("pykraft pipeline", master=master, conf=parse_conf(conf))
     find_replicas(patterns)  # report a wrong path before Spark starts
-    with served_metrics(metrics_at) as metrics, session_at(settings) as spark:
+    with served_metrics(metrics_at, command_config) as metrics, session_at(settings) as spark:
         _watch(KeptQuery(lambda: start_pipeline(spark, options)), metrics, as_json=as_json)
 
 

@@ -19,7 +19,7 @@ import click
 from pykraft.cli.client_options import ClientOptions, admin_of, joined, with_options
 from pykraft.cli.config_file import parse_directory_id, parsed_config, read_properties
 from pykraft.cli.parsing.group import Group
-from pykraft.cli.parsing.value import DECIMAL, NumberType, json_option
+from pykraft.cli.parsing.value import DECIMAL, ExistingPath, NumberType, json_option
 from pykraft.cli.printable import printable
 from pykraft.cli.quorum.overview import row_json, status_json, status_lines, table, table_lines
 from pykraft.client.remote.admin import Admin
@@ -292,7 +292,36 @@ def quorum(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 -
     context.obj = options
 
 
+@click.command("reload")
+@click.argument(
+    "directory", type=ExistingPath("give the log directory of a node that runs on this machine", is_folder=True)
+)
+@json_option
+@click.pass_obj
+def reload_files(before: dict[str, Any], /, *, directory: Path, as_json: bool) -> None:
+    """Let the node of DIRECTORY on this machine take up changed certificates, users, keys, rules and credentials.
+
+    DIRECTORY is the log directory of the node. Without this a node looks at its files every five seconds. It prints
+    what became of each file, and exits with 1 if one cannot be used: the former content stays in use then.
+    """
+    from pykraft.server.reload import ask_to_reload
+
+    given = next((name for name, value in before.items() if value is not None), None)
+    if given is not None:
+        raise UsageError(f"reload is for a node on this machine: leave out --{given.replace('_', '-')}")
+    found = ask_to_reload(directory)
+    if as_json:
+        click.echo(json.dumps(found))
+    for each in () if as_json else found["files"]:
+        reason = "" if each["problem"] is None else f", the former ones stay in use: {printable(each['problem'])}"
+        click.echo(f"{each['what']} ({printable(', '.join(each['files']))}): {each['state']}{reason}")
+    refused = sum(each["problem"] is not None for each in found["files"])
+    if refused:
+        raise PykraftError(f"{refused} of {len(found['files'])} cannot be taken up")
+
+
 quorum.add_command(add_controller)
+quorum.add_command(reload_files)
 quorum.add_command(remove_controller)
 quorum.add_command(transfer)
 quorum.add_command(upgrade)

@@ -1,7 +1,8 @@
 """What a client may do with the topics and groups that its request names: the parts that it may not are refused.
 
 A request goes on with what is left of it, and the refused rows are added to its answer, as on Kafka's brokers. Lists of
-all topics and groups have only what the client may describe. Invariant: nothing of a refused part reaches a handler.
+all topics and groups have only what the client may describe. Invariants: nothing of a refused part reaches a handler;
+however many names of a request are refused, that is one line for the operator, with their number.
 
 Source: Kafka's ``KafkaApis``; the codes are TOPIC_, GROUP_ and CLUSTER_AUTHORIZATION_FAILED.
 """
@@ -9,19 +10,19 @@ Source: Kafka's ``KafkaApis``; the codes are TOPIC_, GROUP_ and CLUSTER_AUTHORIZ
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from pykraft.errors import ErrorCode, ProtocolError
-from pykraft.host.authorization import NEEDS, Asker, Guard, Need
+from pykraft.host.authorization import NEEDS, Asker, Guard, Need, in_words
 from pykraft.host.clients.produce_requests import ClientAnswer
 from pykraft.host.clients.topics import ClientTopics
 from pykraft.host.groups.classic_groups import not_joined
 from pykraft.host.groups.group_requests import GROUP_ERROR_VERSION, SEVERAL_GROUPS_VERSION
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
-from pykraft.security.acls import ResourceType
+from pykraft.security.acls import CLUSTER_NAME, ResourceType
 from pykraft.types import Uuid
 
 R = TypeVar("R")
@@ -91,6 +92,14 @@ _GROUP_ROWS: Final = {
 }
 
 
+@dataclass(slots=True)
+class _Refused:
+    """What was refused first of a request, and how much was."""
+
+    first: str = ""
+    count: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Screen:
     """One request of a client and its rights."""
@@ -100,9 +109,16 @@ class Screen:
     api_key: int
     version: int
     topics: ClientTopics
+    refused: _Refused = field(default_factory=_Refused)
 
     def pass_on(self, body: Body, answer: ClientAnswer) -> tuple[Body, ClientAnswer] | None:
         """What is left of the request, and where its answer goes; None if it is answered, since nothing is left."""
+        left = self._without_refused(body, answer)
+        if self.refused.count:
+            self.guard.refuse(self.asker, self.api_key, self.refused.first, self.refused.count)
+        return left
+
+    def _without_refused(self, body: Body, answer: ClientAnswer) -> tuple[Body, ClientAnswer] | None:
         key, need = self.api_key, NEEDS[self.api_key]
         whole = self._refused_whole(body, need)
         if whole is not None:
@@ -121,10 +137,16 @@ class Screen:
         rows = _TOPIC_ROWS.get(ApiKey(key))
         return (body, answer) if rows is None else self._pass_on_topics(body, answer, rows)
 
-    def _may(self, resource: ResourceType, name: str, *, is_told: bool = True) -> bool:
+    def _may(self, resource: ResourceType, name: str = CLUSTER_NAME, *, is_told: bool = True) -> bool:
         need = NEEDS[self.api_key]
         operation = need.topic if resource is ResourceType.TOPIC else need.group
-        return self.guard.allows(self.asker, self.api_key, operation, resource, name, is_told=is_told)
+        if resource is ResourceType.CLUSTER:
+            operation = need.cluster
+        may = self.guard.allows(self.asker, self.api_key, operation, resource, name, is_told=False)
+        if not may and is_told:
+            self.refused.first = self.refused.first or in_words(operation, resource, name)
+            self.refused.count += 1
+        return may
 
     def _refused_whole(self, body: Body, need: Need) -> Body | None:
         """The answer to a request of which nothing may be done, because of its one group or because of the cluster."""
@@ -228,9 +250,10 @@ class Screen:
 
     def _describe_groups(self, answer: ClientAnswer, body: Body | ProtocolError | None) -> None:
         """The members of a group tell which topics they read."""
-        rows: list[Any] = body["groups"] if isinstance(body, dict) else []
-        for row in rows:
-            if row.get("members") and not self._may(ResourceType.TOPIC, self.topics.name):
+        rows = [row for row in body["groups"] if row.get("members")] if isinstance(body, dict) else []
+        key, name = self.api_key, self.topics.name
+        if rows and not self.guard.allows(self.asker, key, NEEDS[key].topic, ResourceType.TOPIC, name):
+            for row in rows:
                 row |= {"error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED, "members": []}
         answer(body)
 
@@ -259,8 +282,7 @@ class Screen:
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if kind == GROUP_RESOURCE and not self._may(ResourceType.GROUP, name):
             return ErrorCode.GROUP_AUTHORIZATION_FAILED
-        key = self.api_key
-        if kind == NODE_RESOURCE and not self.guard.allows(self.asker, key, NEEDS[key].cluster):
+        if kind == NODE_RESOURCE and not self._may(ResourceType.CLUSTER):
             return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return None
 

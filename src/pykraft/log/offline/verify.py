@@ -132,6 +132,7 @@ _LOG_DIRECTORY_FILES: Final = frozenset(
         meta.FILE_NAME,
         BOOTSTRAP_NAME,
         ".lock",
+        ".reload",  # pykraft.server.reload
         ".kafka_cleanshutdown",
         "cleaner-offset-checkpoint",
         "log-start-offset-checkpoint",

@@ -52,6 +52,7 @@ from pykraft.machine.testing.workload import MachineWorkload, ProcessSeat
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.rpc.connection import DialedConnection
+from pykraft.security.files import FileReport
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.violation import ViolationError
 from pykraft.sim.invariants.watch import Watch
@@ -300,6 +301,9 @@ PIECE_RECORDS_MAX: Final = 3
 
 class SimulatedEngine:
     """See `pykraft.client.life.Engine`."""
+
+    not_taken_up: Final[Sequence[FileReport]] = ()
+    """Nothing here is made from files."""
 
     def __init__(self, node: SimulatedNode, failed: Callable[[BaseException], None]) -> None:
         """``failed`` hears of the error that would end the node."""

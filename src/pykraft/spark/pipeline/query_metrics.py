@@ -8,13 +8,14 @@ Source: Spark's ``StreamingQueryListener``; `pykraft.spark.pipeline.stream_metri
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from pykraft.security.settings import Security
 from pykraft.spark.pipeline.stream_metrics import StreamMetrics, metrics_at_address
 from pykraft.types import Endpoint
 
@@ -66,13 +67,17 @@ class QueryMetrics(StreamingQueryListener):
 
 
 @contextmanager
-def served_metrics(spark: SparkSession, port: int, host: str = "localhost") -> Iterator[Endpoint]:
+def served_metrics(
+    spark: SparkSession, port: int, host: str = "localhost", *, properties: Mapping[str, str] | None = None
+) -> Iterator[Endpoint]:
     """Answer ``GET /metrics`` for the queries that start within this block; port 0 is any free one.
 
-    Errors: ConfigError for an address that cannot be used; UsageError without the extra ``metrics``.
+    ``properties`` protect it, as a node's protect its metrics.
+
+    Errors: ConfigError for an address or property that cannot be used; UsageError without the extra ``metrics``.
     """
-    listener = QueryMetrics()
-    with metrics_at_address(Endpoint(host, port), "port", listener.render) as bound:
+    listener, security = QueryMetrics(), Security.of_metrics(properties or {})
+    with metrics_at_address(Endpoint(host, port), "port", listener.render, security) as bound:
         spark.streams.addListener(listener)
         try:
             yield bound

@@ -16,14 +16,17 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 
 from pykraft.host.metrics import Metric, MetricKind, ours
+from pykraft.security.contexts import Side, TlsContext
+from pykraft.security.settings import IN_THE_CLEAR, Security
 from pykraft.server.binding import listening_sockets, not_bound, port_of
 from pykraft.server.prometheus import PrometheusEndpoint, require_package
+from pykraft.server.secured import REFRESH_S
 from pykraft.types import Endpoint
 
 PREFIX: Final = "pykraft_stream_"
@@ -64,16 +67,25 @@ OF_REPLICA: Final = frozenset({LATEST_OFFSET.name, REACHED_OFFSET.name, LAG.name
 
 
 @contextmanager
-def metrics_thread(sockets: Sequence[socket.socket], render: Callable[[], bytes]) -> Iterator[None]:
-    """Serve on these listening sockets within this block; ``render`` is called in the thread, and must not block."""
+def metrics_thread(
+    sockets: Sequence[socket.socket], render: Callable[[], bytes], tls: TlsContext | None = None
+) -> Iterator[None]:
+    """Serve on these listening sockets within this block; ``render`` is called in the thread, and must not block.
+
+    Changed files of ``tls`` are taken up as by a node.
+    """
     begun: Future[asyncio.AbstractEventLoop] = Future()
     ended = asyncio.Event()
 
     async def serve() -> None:
         endpoint = PrometheusEndpoint(asyncio.get_running_loop(), render)
         try:
-            await endpoint.listen(sockets)
-            await ended.wait()
+            await endpoint.listen(sockets, tls)
+            while not ended.is_set():
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(ended.wait(), None if tls is None else REFRESH_S)
+                if tls is not None:
+                    await asyncio.to_thread(tls.take_up)
         finally:
             endpoint.close()
 
@@ -94,17 +106,20 @@ def metrics_thread(sockets: Sequence[socket.socket], render: Callable[[], bytes]
 
 
 @contextmanager
-def metrics_at_address(at: Endpoint, option: str, render: Callable[[], bytes]) -> Iterator[Endpoint]:
+def metrics_at_address(
+    at: Endpoint, option: str, render: Callable[[], bytes], security: Security = IN_THE_CLEAR
+) -> Iterator[Endpoint]:
     """The same at this address, where port 0 is any free one; gives the address that it is. ``option`` is for errors.
 
-    Errors: ConfigError for an address that cannot be used; UsageError without the client library.
+    Errors: ConfigError for an address or a certificate that cannot be used; UsageError without the client library.
     """
     require_package(option)
+    tls = TlsContext(security, Side.SERVER) if security.uses_tls else None
     try:
         sockets = listening_sockets(at)
     except OSError as error:
         raise not_bound(option, str(at), error) from error
-    with metrics_thread(sockets, render):
+    with metrics_thread(sockets, render, tls):
         yield Endpoint(at.host, port_of(sockets))
 
 
