@@ -463,6 +463,13 @@ def agrees(header: BatchHeader, body: bytes) -> None:
         assert is_krafts(header, found)
 
 
+@pytest.mark.parametrize("header", [[-1], [1, b"h", -2], [1, b"\xff", -1]])
+def test_headers_that_the_full_reader_refuses_are_not_plain(header: list[int | bytes]) -> None:
+    body = record(b"\x00", 0, 0, -1, 3, b"abc", 1, *header)
+    assert read(header_of(1), body) is None
+    assert not are_plain_records(header_of(1), body, is_kraft=False)
+
+
 RAW_HEADERS = st.lists(st.tuples(st.binary(max_size=3), PLAIN_BLOBS), max_size=3)
 
 
