@@ -165,7 +165,8 @@ class ConfigError(UsageError):
     def __init__(self, key: str, value: object, allowed: str, *, origin: str = "") -> None:
         where = f"{origin}: " if origin else ""
         value = MASK if value and is_secret(key) else value
-        given = "" if allowed.startswith("is required") else f" = {value!r}:"
+        self.is_missing = allowed.startswith("is required")
+        given = "" if self.is_missing else f" = {value!r}:"
         what = key if key.startswith("--") else f"property {key}"
         super().__init__(f"{where}{what}{given} {allowed}")
         self.key = key

@@ -58,8 +58,8 @@ from pykraft.security.settings import (
     NO_SASL,
     PROTOCOL_NAMES,
     Security,
+    SecurityProtocol,
     is_of_security,
-    protocol_of,
     protocols_by_listener,
     refuse_unsupported,
 )
@@ -205,16 +205,15 @@ def node_config(properties: Mapping[str, str]) -> ParsedConfig:
         misspelled = _misspelled(properties, error.key)
         origin = origin_of(properties, *misspelled) if misspelled else _origin(properties, error.key)
         allowed = error.allowed + _hint(properties, error.key)
-        if error.allowed.startswith(_IS_REQUIRED):
+        if error.is_missing:
             # All at once, so that a new file needs one correction.
             missing = [key for key in _REQUIRED if key != error.key and _is_missing(properties, key)]
             allowed += "".join(
-                f"; {key} {_IS_REQUIRED}, too: {_REQUIRED[key][0]}{_hint(properties, key)}" for key in missing
+                f"; {key} is required, too: {_REQUIRED[key][0]}{_hint(properties, key)}" for key in missing
             )
         raise ConfigError(error.key, error.value, allowed, origin=origin) from error.__cause__
 
 
-_IS_REQUIRED: Final = "is required"
 _REQUIRED: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "listeners": ("NAME://host:port, separated by commas", ()),
     VOTERS_KEY: (
@@ -228,7 +227,7 @@ _REQUIRED: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 
 
 def _lacks(key: str) -> ConfigError:
-    return ConfigError(key, "", f"{_IS_REQUIRED}: {_REQUIRED[key][0]}")
+    return ConfigError(key, "", f"is required: {_REQUIRED[key][0]}")
 
 
 def _is_missing(properties: Mapping[str, str], key: str) -> bool:
@@ -509,20 +508,19 @@ class _Reader:
 
     def security(self, listeners: Listeners, voters_listener: str) -> tuple[tuple[str, Security], ...]:
         """How each listener is protected; one that the map does not have is its own protocol name, or PLAINTEXT."""
-        mapped = {name: protocol.value for name, protocol in protocols_by_listener(self.text(MAP_KEY)).items()}
+        mapped = protocols_by_listener(self.text(MAP_KEY))
         for name, protocol in mapped.items():
-            if name in HTTP_NAMES and "SASL" in protocol and listeners.get(name) is None:
-                raise ConfigError(MAP_KEY, f"{name}:{protocol}", NO_SASL)
+            if name in HTTP_NAMES and Security(protocol).uses_sasl and listeners.get(name) is None:
+                raise ConfigError(MAP_KEY, f"{name}:{protocol.value}", NO_SASL)
         # HTTP has addresses of its own; they are protected as if they were listeners of these names.
         names = [name for name, _ in listeners]
         names += [name for name in HTTP_NAMES if name in mapped and name not in names]
         refuse_unsupported(self._left, listeners=tuple(names))
         found = []
         for name in names:
-            key, given = (MAP_KEY, f"{name}:{mapped[name]}") if name in mapped else ("listeners", name)
-            protocol = mapped.get(name, name if name in PROTOCOL_NAMES else "PLAINTEXT")
-            known, is_dialed = protocol_of(key, given, protocol), name == voters_listener
-            found.append((name, Security.of_listener(name, known, self._left, is_dialed=is_dialed)))
+            protocol = mapped.get(name) or SecurityProtocol(name if name in PROTOCOL_NAMES else "PLAINTEXT")
+            is_dialed = name == voters_listener
+            found.append((name, Security.of_listener(name, protocol, self._left, is_dialed=is_dialed)))
         self._refuse_unused(found, dict(found)[voters_listener].protocol.value)
         return tuple(entry for entry in found if not entry[1].is_in_the_clear)
 

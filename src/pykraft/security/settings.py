@@ -205,7 +205,7 @@ class Security:
         found = protocols_by_listener(properties.get(MAP_KEY, "")).get(METRICS_NAME, SecurityProtocol.PLAINTEXT)
         own = {key: properties[key] for key in properties if key.startswith(f"listener.name.{METRICS_NAME.lower()}.")}
         refuse_unsupported(own, listeners=(METRICS_NAME,))
-        if found in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL):
+        if Security(found).uses_sasl:
             raise ConfigError(MAP_KEY, f"{METRICS_NAME}:{found.value}", NO_SASL)
         if found is SecurityProtocol.PLAINTEXT and (key := next((key for key in own if own[key].strip()), None)):
             raise ConfigError(key, own[key], f"it has no effect without {METRICS_NAME}:SSL in {MAP_KEY}")

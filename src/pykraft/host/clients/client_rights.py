@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from pykraft.errors import ErrorCode, ProtocolError
-from pykraft.host.authorization import NEEDS, Asker, Guard, Need, in_words
+from pykraft.host.authorization import NEEDS, Asker, Guard, in_words
 from pykraft.host.clients.produce_requests import ClientAnswer
 from pykraft.host.clients.topics import ClientTopics
 from pykraft.host.groups.classic_groups import not_joined
@@ -119,8 +119,8 @@ class Screen:
         return left
 
     def _without_refused(self, body: Body, answer: ClientAnswer) -> tuple[Body, ClientAnswer] | None:
-        key, need = self.api_key, NEEDS[self.api_key]
-        whole = self._refused_whole(body, need)
+        key = self.api_key
+        whole = self._refused_whole(body)
         if whole is not None:
             answer(whole)
             return None
@@ -139,16 +139,17 @@ class Screen:
 
     def _may(self, resource: ResourceType, name: str = CLUSTER_NAME, *, is_told: bool = True) -> bool:
         need = NEEDS[self.api_key]
-        operation = need.topic if resource is ResourceType.TOPIC else need.group
         if resource is ResourceType.CLUSTER:
             operation = need.cluster
+        else:
+            operation = need.topic if resource is ResourceType.TOPIC else need.group
         may = self.guard.allows(self.asker, self.api_key, operation, resource, name, is_told=False)
         if not may and is_told:
             self.refused.first = self.refused.first or in_words(operation, resource, name)
             self.refused.count += 1
         return may
 
-    def _refused_whole(self, body: Body, need: Need) -> Body | None:
+    def _refused_whole(self, body: Body) -> Body | None:
         """The answer to a request of which nothing may be done, because of its one group or because of the cluster."""
         key, version = self.api_key, self.version
         group_id: str | None = body.get("group_id")
@@ -160,7 +161,7 @@ class Screen:
             return self._without_group(body, ErrorCode.GROUP_AUTHORIZATION_FAILED)
         if key == ApiKey.INIT_PRODUCER_ID:
             may_write = any(self._may(ResourceType.TOPIC, name, is_told=False) for name in self.topics.ids)
-            if not may_write and not self.guard.allows(self.asker, key, need.cluster):
+            if not may_write and not self._may(ResourceType.CLUSTER):
                 return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
         if key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
             names = list(body["subscribed_topic_names"] or ())
@@ -225,8 +226,7 @@ class Screen:
         answer(body)
 
     def _list_groups(self, answer: ClientAnswer, body: Body | ProtocolError | None) -> None:
-        key = self.api_key
-        if isinstance(body, dict) and not self.guard.allows(self.asker, key, NEEDS[key].cluster, is_told=False):
+        if isinstance(body, dict) and not self._may(ResourceType.CLUSTER, is_told=False):
             found = body.get("groups", ())
             body["groups"] = [row for row in found if self._may(ResourceType.GROUP, row["group_id"], is_told=False)]
         answer(body)
