@@ -281,6 +281,12 @@ def test_a_third_part_is_found() -> None:
         PartsAreRemoved(world()).changed(holding(*NAMES), view(), view(snapshots=(snapshot_id(30),)))
 
 
+def test_parts_that_a_power_loss_brought_back_are_left_to_the_start() -> None:
+    dead = holding(*NAMES)
+    dead.process = None
+    PartsAreRemoved(world()).changed(dead, view(snapshots=(snapshot_id(30),)), view())
+
+
 def test_all_running_nodes_are_looked_at_in_the_end() -> None:
     made: Any = world()
     made.nodes = {1: holding(*NAMES)}

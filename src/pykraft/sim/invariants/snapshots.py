@@ -368,7 +368,8 @@ PARTS_MAX: Final = 2
 class PartsAreRemoved(Invariant):
     """When a node has a new snapshot, and at the end, it holds no more parts than it can be working on.
 
-    A snapshot that failed, or was given up, would otherwise hold its room until the next start.
+    A snapshot that failed, or was given up, would otherwise hold its room until the next start. A power loss may bring
+    back what was removed: the disk of a node without a process is not looked at, since a start cleans it.
 
     Source: ours (ADR 134).
     """
@@ -379,10 +380,11 @@ class PartsAreRemoved(Invariant):
 
     def ended(self) -> None:
         for node in self.facts.nodes.values():
-            if node.process is not None:
-                self._check(node)
+            self._check(node)
 
     def _check(self, node: SimulatedNode) -> None:
+        if node.process is None:
+            return
         directory = node.disk.directory(node.config.partition_directory)
         files = [parse_snapshot_file(name) for name in directory.cached] if directory is not None else []
         parts = sum(file is not None and file.kind is FileKind.PART for file in files)
