@@ -4,8 +4,8 @@
     spark-submit --master spark://host:7077 --py-files pykraft.zip examples/spark_pipeline.py --tables T --path GLOB
 
 For a live quorum replace ``--path`` by ``--bootstrap-controllers host:port,…``. The executors' Python needs numpy,
-pyarrow, crc32c and cramjam, the driver's also deltalake; all of them must share the folder of the tables. The next run
-continues where this one ended.
+pyarrow, crc32c and cramjam, the driver's also deltalake; all of them must share the folder of the tables, which may be
+a URI such as ``s3://bucket/tables``. The next run continues where this one ended.
 """
 
 import argparse

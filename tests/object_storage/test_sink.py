@@ -13,9 +13,9 @@ import pytest
 
 from pykraft.client.remote.numbered_appender import NumberedAppender
 from pykraft.errors import CorruptionError, StorageError
+from pykraft.object_storage import shared_folder
 from pykraft.object_storage.files import AHEAD_SIZE_BYTES
 from pykraft.object_storage.uris import located
-from pykraft.spark.sink import shared_folder
 from pykraft.spark.sink.commit_rows import QueryFolder
 from pykraft.spark.sink.staged import stage, staged_batches
 from tests.object_storage.s3_server import SECRET, Fault, Handler, Proxy, Storage

@@ -24,6 +24,7 @@ TESTS = Path(__file__).parents[1]
 PLACES = (
     TESTS / "spark",
     TESTS / "examples" / "test_spark_recipes.py",
+    TESTS / "object_storage" / "test_delta_tables.py",
     TESTS / "lab" / "demo",
     TESTS / "lab" / "cli" / "test_demo.py",
     TESTS / "lab" / "campaign" / "test_on_spark.py",

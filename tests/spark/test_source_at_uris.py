@@ -1,12 +1,14 @@
-"""Spark reads logs from object storage as from directories, and stages rows there; and what goes wrong there."""
+"""Spark reads logs from object storage as from directories, and writes rows and tables there; and what goes wrong."""
 
+import dataclasses
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from pyspark.errors import PySparkException
+from deltalake import DeltaTable
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from pykraft.audit.directory_audit import DirectoryAudit, run_audits
@@ -19,7 +21,14 @@ from pykraft.spark.data_source.file_stream import FilesStreamReader
 from pykraft.spark.data_source.options import parse_options
 from pykraft.spark.data_source.splits import Split, read_chunks
 from pykraft.spark.metadata.directory import NOW, Moment, furthest, records_until
+from pykraft.spark.pipeline.report import make_report
+from pykraft.spark.pipeline.run import PipelineOptions, start_pipeline
+from pykraft.spark.pipeline.status import pipeline_status
 from pykraft.spark.source import register
+from pykraft.spark.tables.commit import ParquetFile
+from pykraft.spark.tables.delta import DeltaAppend
+from pykraft.spark.tables.names import ALL_TABLES, BRONZE, CHECKPOINT, CONTROL, EPOCHS, RECORDS
+from pykraft.spark.tables.table_folder import delta_place
 from pykraft.types import Offset
 from tests.audit.replicas import audited, our_replicas
 from tests.log.data_directory import GOLDEN, flip, make_node, segments
@@ -117,6 +126,57 @@ def test_executors_audit_replicas_there_as_those_of_directories(
     expected = json.dumps(list(audited(replicas).rows())).replace(str(tmp_path), "s3://audit")
     assert list(report.rows()) == json.loads(expected)
     assert report.damage_count == 2
+
+
+@pytest.mark.timeout(300)
+def test_the_pipeline_s_tables_are_there_and_no_row_is_twice(
+    there: SparkSession, storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_node(tmp_path / "n1")
+    storage.upload(tmp_path / "n1", "s3://pipeline/n1")
+    path, root = f"s3://pipeline/n1/{PARTITION}", located("s3a://pipeline/tables")
+    given = PipelineOptions(source={"path": path}, root=root, checkpoint=tmp_path / "checkpoint", upkeep_interval=1)
+    tables, finish = given.tables(), DeltaAppend.finish
+    done: list[DeltaAppend] = []
+
+    def killed(append: DeltaAppend, files: Sequence[ParquetFile]) -> int | None:
+        """A driver that is killed before its second table."""
+        if done:
+            raise KeyError("killed")
+        done.append(append)
+        return finish(append, files)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DeltaAppend, "finish", killed)
+        with pytest.raises(StreamingQueryException):
+            start_pipeline(there, given).awaitTermination()
+    assert [tables.has(name) for name in ALL_TABLES] == [True, False, False, False, False]
+    for _ in range(2):
+        start_pipeline(there, given).awaitTermination()
+    wanted = offsets_of(there.read.format("pykraft").load(path))
+    assert offsets_of(tables.read(there, RECORDS)) == wanted
+    end = find_replicas([path])[0].end()
+    storage.put(f"{path}/{end:020d}.log", batch([b"later"], base_offset=end, epoch=2))
+    start_pipeline(there, given).awaitTermination()
+    assert offsets_of(tables.read(there, RECORDS)) == [*wanted, end]
+
+    uri, options = delta_place(root / RECORDS)
+    other_reader = DeltaTable(uri, storage_options=options).to_pyarrow_table(columns=["offset"])
+    assert sorted(other_reader["offset"].to_pylist()) == [*wanted, end]
+    report = make_report(there, tables, is_written=True)
+    assert (report.last_offset, len(report.epochs)) == (end, tables.read(there, EPOCHS).count())
+    status = pipeline_status(root, given.checkpoint)
+    assert status.batch_id == 1
+    assert {name: table.rows for name, table in status.tables.items()} == {
+        name: tables.read(there, name).count() for name in (BRONZE, RECORDS, CONTROL)
+    }
+    beside = dataclasses.replace(given, source={"path": path, "startingOffsets": "0"}, checkpoint=None)
+    with pytest.raises(UsageError, match=f"{root}/{CHECKPOINT}: Spark writes the checkpoint, and cannot write there"):
+        start_pipeline(there, beside)
+
+
+def offsets_of(frame: DataFrame) -> list[int]:
+    return sorted(row["offset"] for row in frame.select("offset").collect())
 
 
 def planned(uri: str, size_bytes: int = 10_000) -> list[Split]:

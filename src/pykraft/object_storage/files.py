@@ -11,7 +11,7 @@ three times AHEAD_SIZE_BYTES or a larger read.
 
 A store is a bucket, a container or a name node of Apache Arrow's file systems, which Spark's extra brings anyway (ADR
 113). Credentials and endpoints come from the library's own places: the environment, and the configuration files of the
-cloud. Only Spark's sink writes, through obstore, which can write under a condition (ADR 212).
+cloud. Only Spark's sink and tables write, through obstore, which can write under a condition (ADR 212).
 
 Invariants: `Files` writes nothing; an error of a library leaves this file as a `StorageError` with the URI and a
 reason of ours. The library's own text may hold parts of a request, so only its error code is passed on.
@@ -182,9 +182,12 @@ class Store:
 
     def open(self, path: UriPath) -> ObjectReader:
         """Open an object for reading. Errors: StorageError, caused by FileNotFoundError if it is not there."""
+        return ObjectReader(path, self.library_file(path))
+
+    def library_file(self, path: UriPath) -> Any:  # noqa: ANN401 - the library's
+        """The same, as the library has it: for readers of Parquet, who meet its errors. Errors: as `open`."""
         with _telling(path, "open"):
-            file = self._fs.open_input_file(self._name(path))
-        return ObjectReader(path, file)
+            return self._fs.open_input_file(self._name(path))
 
     def _name(self, path: UriPath) -> str:
         return f"{self._root.rstrip('/')}/{path.key}" if path.key else self._root
@@ -236,15 +239,23 @@ class Store:
             for found in to.list(self._writer, f"{path.key}/"):
                 to.delete(self._writer, [each["path"] for each in found])
 
+    @property
+    def delta_options(self) -> dict[str, str]:
+        """What ``deltalake`` is told about the storage, beside what it finds in the environment, as obstore does."""
+        return {**self._s3, "allow_http": str(self._is_plain).lower(), "max_retries": str(ATTEMPTS_MAX - 1)}
+
+    @property
+    def _is_plain(self) -> bool:
+        return str(self._s3.get("endpoint", "")).startswith("http://")
+
     @cached_property
     def _writer(self) -> Any:  # noqa: ANN401 - the library's
         from obstore.store import from_url
 
-        is_plain = self._s3.get("endpoint", "").startswith("http://")
         return from_url(
             self._place,
             config=self._s3,
-            client_options={"allow_http": is_plain},
+            client_options={"allow_http": self._is_plain},
             retry_config={"max_retries": ATTEMPTS_MAX - 1},
         )
 
@@ -275,7 +286,7 @@ def _telling(path: UriPath, doing: str) -> Iterator[None]:
         raise StorageError(path, f"cannot {doing}: {missing}") from FileNotFoundError(str(path))
     except (OSError, ValueError, RuntimeError) as error:
         # Its text and its traceback stay here: they may hold parts of a request.
-        raise StorageError(path, f"cannot {doing}: {_reason(str(error))}") from None
+        raise StorageError(path, f"cannot {doing}: {reason_of(str(error))}") from None
 
 
 @contextmanager
@@ -287,10 +298,11 @@ def _writing(path: UriPath) -> Iterator[Any]:
     try:
         yield obstore
     except (obstore.exceptions.BaseError, OSError) as error:
-        raise StorageError(path, f"cannot write: {_reason(str(error))}") from None
+        raise StorageError(path, f"cannot write: {reason_of(str(error))}") from None
 
 
-def _reason(text: str) -> str:
+def reason_of(text: str) -> str:
+    """A reason of ours for an error of a library with this text, of which only the code is passed on."""
     code = _CODE.search(text)
     told = "" if code is None else f" ({code['status'] or code['code']})"
     return (_known_reason(text) or "the storage failed") + told

@@ -27,6 +27,8 @@ SCHEMES: Final[Mapping[str, str]] = {
     "viewfs": "viewfs",
 }
 """Scheme, and the library's name of it; Hadoop's ``s3a`` is in many a Spark job."""
+WRITTEN_SCHEMES: Final = ("s3", "s3a", "gs", "gcs", "abfs", "abfss")
+"""Of object storage with conditional writes."""
 _URI: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/]*)(?P<rest>.*)", re.DOTALL)
 _PARAMETERS: Final = re.compile(r"\?[A-Za-z_.-]+=")
 _NAMES_A_USER: Final = frozenset({"abfs", "abfss", "hdfs"})

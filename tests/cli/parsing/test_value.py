@@ -127,9 +127,19 @@ def test_a_file_uri_is_a_path(tmp_path: Path) -> None:
 
 
 def test_a_folder_to_write_is_not_a_uri_and_its_key_is_not_repeated() -> None:
-    with pytest.raises(WrongValueError, match="a URI: is written as files and folders") as raised:
+    with pytest.raises(WrongValueError, match="a URI: these files are written on disks only; give a folder") as raised:
         NewFolder().convert("s3://key:SECRET@bucket/n1", OPTION, None)
     assert "SECRET" not in raised.value.format_message()
+
+
+def test_a_folder_of_tables_may_be_a_uri_without_a_key(tmp_path: Path) -> None:
+    kind = NewFolder(may_be_uri=True)
+    there = kind.convert("s3://bucket/tables", OPTION, None)
+    assert (type(there), str(there)) == (UriPath, "s3://bucket/tables")
+    assert kind.convert(f"file://{tmp_path}", OPTION, None) == tmp_path
+    with pytest.raises(UsageError, match="give no key") as raised:
+        kind.convert("s3://key:SECRET@bucket/n1", OPTION, None)
+    assert "SECRET" not in str(raised.value)
 
 
 NAMES = ("kill", "kill-all", "pause")

@@ -9,9 +9,11 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.transaction import create_table_with_add_actions
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
 from pykraft.spark.tables.commit import COMMIT, Commit, ParquetFile, add_action, write_parquet_file
 from pykraft.spark.tables.delta import DeltaTables, write_parquet_files
+from pykraft.spark.tables.names import RECORDS
 
 LOG_COLUMNS = pa.schema(
     [
@@ -21,6 +23,16 @@ LOG_COLUMNS = pa.schema(
         ("timestamp", pa.timestamp("us", tz="UTC")),
         ("value", pa.binary()),
         ("corrupt", pa.string()),
+    ]
+)
+LOG_TYPES = StructType(
+    [
+        StructField("replica", StringType()),
+        StructField("offset", LongType()),
+        StructField("epoch", IntegerType()),
+        StructField("timestamp", TimestampType()),
+        StructField("value", BinaryType()),
+        StructField("corrupt", StringType()),
     ]
 )
 FILES = ((range(10), 1, "n1"), (range(10, 20), 2, "n2"), (range(20, 30), 3, "n1"))
@@ -115,6 +127,13 @@ def frame(spark: SparkSession, *ids: int) -> DataFrame:
 def ids(spark: SparkSession, tables: DeltaTables) -> list[int]:
     """The ids of all rows of the table ``t``."""
     return sorted(row["id"] for row in tables.read(spark, "t").collect())
+
+
+def append_log_rows(tables: DeltaTables, number: int) -> int | None:
+    """Append the ten rows of this micro-batch to ``records``, in one file; their number, None if they are there."""
+    begun = tables.begin(RECORDS, LOG_TYPES, commit(number))
+    rows = log_rows(range(10 * number, 10 * (number + 1)))
+    return None if begun is None else begun.finish([written(begun.folder, rows)])
 
 
 def append_rows(tables: DeltaTables, name: str, rows: DataFrame, commit: Commit) -> int | None:

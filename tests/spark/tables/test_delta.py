@@ -322,7 +322,7 @@ def test_a_conversion_that_was_killed_is_repeated(
             raise KeyboardInterrupt(folder)
 
     with monkeypatch.context() as killed:
-        killed.setattr(commits, "sync_folder", die)
+        killed.setattr(delta, "sync_folder", die)
         with pytest.raises(KeyboardInterrupt):
             convert_parquet_tables(tables)
     assert rows_of(spark, tables) == [0, 1]

@@ -153,13 +153,18 @@ class NewFolder(_PathType):
     name = "folder"
     is_folder = True
 
+    def __init__(self, *, may_be_uri: bool = False) -> None:
+        """Whether it may be in object storage is for the command to look up."""
+        self._may_be_uri = may_be_uri
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:  # noqa: ANN401 - as click has it
         """See `click.ParamType`. Errors: WrongValueError."""
-        path = Path(value)
-        if is_uri(str(value)):
+        path = located(value) if self._may_be_uri and is_uri(str(value)) else Path(value)
+        if isinstance(path, UriPath):
+            return path
+        if is_uri(str(value)) and not self._may_be_uri:
             # The value is not repeated: whoever gives a URI here may have put a key into it.
-            problem = "is written as files and folders that are synced and linked, which object storage has not"
-            raise WrongValueError("a URI", f"{problem}; give a folder", param, ctx)
+            raise WrongValueError("a URI", "these files are written on disks only; give a folder", param, ctx)
         if path.exists() and not path.is_dir():
             raise WrongValueError(value, "Not a directory", param, ctx)
         return path

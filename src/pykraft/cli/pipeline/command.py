@@ -83,8 +83,19 @@ _OPTIONS: Mapping[str, str] = {"bootstrap.controllers": "--bootstrap-controller"
 """Options of the data source, and of the command."""
 COMMAND = "the pipeline"
 
-tables_option = click.option("--tables", "root", required=True, type=value.NewFolder(), help="Folder of the tables.")
+tables_option = click.option(
+    "--tables",
+    "root",
+    required=True,
+    type=value.NewFolder(may_be_uri=True),
+    help="Folder of the tables, or a URI such as s3://bucket/tables.",
+)
 """An option of each command that reads or writes tables."""
+checkpoint_option = click.option(
+    "--checkpoint",
+    type=value.NewFolder(may_be_uri=True),
+    help="Folder of the stream's checkpoint, on this machine or where Spark can write; by default in --tables.",
+)
 
 
 @click.group(cls=Group, short_help="Write a quorum's log into tables with Spark.")
@@ -94,6 +105,7 @@ def pipeline() -> None:
 
 @pipeline.command()
 @tables_option
+@checkpoint_option
 @click.option(
     "--bootstrap-controller", metavar="LIST", help="Read a live quorum, up to the high watermark: host:port,…"
 )
@@ -130,6 +142,7 @@ def pipeline() -> None:
 def run(  # noqa: PLR0913 - one argument for each option
     *,
     root: Path,
+    checkpoint: Path | None,
     bootstrap_controller: str | None,
     paths: tuple[str, ...],
     command_config: Path | None,
@@ -169,7 +182,9 @@ def run(  # noqa: PLR0913 - one argument for each option
         raise UsageError("give either --bootstrap-controller or --path")
     with _options_named():
         patterns = parse_options(source).patterns
-    options = PipelineOptions(source=source, root=root, follow=follow, upkeep_interval=upkeep_interval)
+    options = PipelineOptions(
+        source=source, root=root, checkpoint=checkpoint, follow=follow, upkeep_interval=upkeep_interval
+    )
     settings = settings_at("pykraft pipeline", master=master, conf=parse_conf(conf))
     find_replicas(patterns)  # report a wrong path before Spark starts
     with served_metrics(metrics_at, command_config) as metrics, session_at(settings) as spark:
@@ -198,12 +213,13 @@ def package(*, file: Path) -> None:
 
 @pipeline.command()
 @tables_option
+@checkpoint_option
 @value.json_option
-def status(*, root: Path, as_json: bool) -> None:
+def status(*, root: Path, checkpoint: Path | None, as_json: bool) -> None:
     """Show how far the tables have got; a pipeline may be running."""
     with imported_for(COMMAND):
         from pykraft.spark.pipeline.status import pipeline_status
-    found = pipeline_status(root)
+    found = pipeline_status(root, checkpoint)
     click.echo(json.dumps(asdict(found), indent=2) if as_json else _status_line(found))
 
 
@@ -281,8 +297,8 @@ if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
     "--tables",
     "root",
     required=True,
-    type=value.ExistingPath("give the folder that `pykraft pipeline run` fills", is_folder=True),
-    help="Folder of the tables.",
+    type=value.ExistingPath("give the folder that `pykraft pipeline run` fills", is_folder=True, may_be_uri=True),
+    help="Folder of the tables, or its URI.",
 )
 @click.option(
     "--target-size",
@@ -350,7 +366,7 @@ def _print(found: PipelineUpkeep) -> None:
 @click.option("--html", "page", type=value.NewFile(), help="Also write a page with figures; needs the extra plots.")
 @click.option(
     "--beside",
-    type=value.ExistingPath("give the folder of the tables of another run", is_folder=True),
+    type=value.ExistingPath("give the folder of the tables of another run", is_folder=True, may_be_uri=True),
     help="Show these tables beside the others on the page.",
 )
 @value.json_option

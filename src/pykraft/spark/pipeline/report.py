@@ -105,9 +105,9 @@ def read_run(
 
     Errors: UsageError if there are no tables, or no rows of that replica.
     """
-    folder = Path(root)
-    status = pipeline_status(folder)
-    report = make_report(spark, DeltaTables(folder), replica=replica)
+    tables = DeltaTables(root)
+    status = pipeline_status(tables.root)
+    report = make_report(spark, tables, replica=replica)
     return PipelineRun(name=name or str(root), report=report, tables=status.tables)
 
 

@@ -2,9 +2,9 @@
 
 The tasks of a micro-batch write the files of all three tables in one pass (`pykraft.spark.pipeline.silver`). Then the
 driver commits them, one table after the other: bronze ``batches``, silver ``records`` and ``control``. Repeating an
-append has no effect, and one that does not follow its table is rejected (`pykraft.spark.tables`). The checkpoint beside
-the tables belongs to them. Spark retries a task whose Python worker died, but not the Python process that serves a
-source's offsets: if that is killed, the query ends, and `KeptQuery` restarts it.
+append has no effect, and one that does not follow its table is rejected (`pykraft.spark.tables`). The checkpoint, which
+is beside them by default, belongs to them. Spark retries a task whose Python worker died, but not the Python process
+that serves a source's offsets: if that is killed, the query ends, and `KeptQuery` restarts it.
 
 Invariant: all three tables hold the same micro-batches, except for the one in progress. A query that ended with an
 error of ours is not restarted, nor one that dies again and again without finishing a micro-batch.
@@ -17,11 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pykraft.errors import PykraftError, TruncatedLogError
+from pykraft.errors import PykraftError, TruncatedLogError, UsageError
+from pykraft.object_storage.uris import UriPath
 from pykraft.spark.error_text import error_in, reason
 from pykraft.spark.pipeline.silver import TABLE_COLUMNS, write_files
 from pykraft.spark.pipeline.status import check_belongs
@@ -93,24 +95,28 @@ class PipelineOptions:
 
     source: Mapping[str, str]
     root: Path
+    """Also a URI of object storage."""
+    checkpoint: Path | None = None
+    """Spark's checkpoint of the stream, if it is not in ``root``: on the driver's machine, or where Spark can write."""
     follow: bool = False
     """Keep writing new records; otherwise stop at the current end."""
     upkeep_interval: int = UPKEEP_INTERVAL
     """Micro-batches from one compaction to the next; 0 is never."""
 
     def tables(self) -> DeltaTables:
+        """Errors: UsageError for a URI of storage that no table can be in."""
         return DeltaTables(self.root)
 
 
 def start_pipeline(spark: SparkSession, options: PipelineOptions) -> StreamingQuery:
     """Start the stream, or continue it. ``awaitTermination`` of the query waits for its end.
 
-    Errors: UsageError for wrong options, and for tables without their checkpoint. Errors found later, such as a
-    checkpoint of another quorum or one older than the tables, end the query.
+    Errors: UsageError for wrong options, for tables without their checkpoint, and for a checkpoint where Spark cannot
+    write. Errors found later, such as a checkpoint of another quorum or one older than the tables, end the query.
     """
     tables = options.tables()
     convert_parquet_tables(tables)
-    checkpoint = options.root / CHECKPOINT
+    checkpoint = tables.root / CHECKPOINT if options.checkpoint is None else options.checkpoint
     check_belongs(tables, checkpoint, options.source)
     source = spark.readStream.format("pykraft").options(**_limited(options.source), rows="batches").load()
 
@@ -118,11 +124,20 @@ def start_pipeline(spark: SparkSession, options: PipelineOptions) -> StreamingQu
         commit = commit_of(checkpoint, _stream_of(frame), batch_id)
         append_all(tables, frame, commit, cuts=cuts_of(checkpoint, batch_id))
         # A kill here repeats the micro-batch, which the tables have, and then the upkeep.
-        keep_stream_tables(options.root, batch_id, interval=options.upkeep_interval)
+        keep_stream_tables(tables.root, batch_id, interval=options.upkeep_interval)
 
     writer = source.writeStream.queryName(QUERY).option("checkpointLocation", str(checkpoint)).foreachBatch(write)
     trigger = writer.trigger(processingTime=TRIGGER) if options.follow else writer.trigger(availableNow=True)
-    return trigger.start()
+    try:
+        return trigger.start()
+    except Py4JJavaError as error:
+        if not isinstance(checkpoint, UriPath):
+            raise
+        raise UsageError(
+            f"{checkpoint}: Spark writes the checkpoint, and cannot write there: {error.java_exception.toString()}. "
+            "Name a folder of the driver's machine (--checkpoint), which no executor needs, or give Spark the jar of "
+            "that storage, such as hadoop-aws for s3a://"
+        ) from None
 
 
 def append_all(

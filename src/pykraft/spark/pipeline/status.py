@@ -14,22 +14,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from deltalake import DeltaTable
 
 from pykraft.errors import UsageError
+from pykraft.object_storage import shared_folder
+from pykraft.object_storage.files import Files
 from pykraft.spark.data_source.options import parse_options
 from pykraft.spark.pipeline.upkeep import refuse_parquet
 from pykraft.spark.tables.commit import end_offset, offsets_in
 from pykraft.spark.tables.delta import DeltaTables
 from pykraft.spark.tables.names import CHECKPOINT, TABLES
+from pykraft.spark.tables.table_folder import open_table, tables_at
 
 METADATA, COMMITS = "metadata", "commits"
 
 
 def last_batch_id(checkpoint: Path) -> int | None:
     """The number of the last finished micro-batch; None before the first."""
-    folder = checkpoint / COMMITS
-    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    names = [path.name for path in shared_folder.entries(checkpoint / COMMITS)]
     return max((int(name) for name in names if name.isdigit()), default=None)
 
 
@@ -42,7 +45,8 @@ def check_belongs(tables: DeltaTables, checkpoint: Path, source: Mapping[str, st
     """
     made = [name for name in TABLES if tables.has(name)]
     start = parse_options(source).start
-    if not made or (checkpoint / METADATA).is_file() or start.offset is not None or start.by_replica:
+    has_checkpoint = shared_folder.content(checkpoint / METADATA) is not None
+    if not made or has_checkpoint or start.offset is not None or start.by_replica:
         return
     newest = [tables.newest(name) for name in made]
     ends = {json.dumps(None if commit is None else commit.end) for commit in newest}
@@ -77,17 +81,22 @@ class PipelineStatus:
     table_format: str = "delta"
 
 
-def pipeline_status(root: Path) -> PipelineStatus:
-    """Inspect a folder. Errors: UsageError if no pipeline has written there, or only one of an earlier version."""
+def pipeline_status(root: Path, checkpoint: Path | None = None) -> PipelineStatus:
+    """Inspect a folder; ``checkpoint`` None is the one in it.
+
+    Errors: UsageError if no pipeline has written there, or only one of an earlier version; StorageError.
+    """
+    root = tables_at(root)
+    checkpoint = root / CHECKPOINT if checkpoint is None else checkpoint
     refuse_parquet(root)
-    made = [name for name in TABLES if DeltaTable.is_deltatable(str(root / name))]
-    if not made and not (root / CHECKPOINT).is_dir():
+    made = {name: table for name in TABLES if (table := open_table(root / name)) is not None}
+    if not made and not Files().is_folder(checkpoint):
         raise UsageError(f"{root}: no pipeline has written there; start one with pykraft pipeline run --tables {root}")
-    batch_id = last_batch_id(root / CHECKPOINT)
+    batch_id = last_batch_id(checkpoint)
     return PipelineStatus(
-        tables={name: _status_of(root / name) for name in made},
+        tables={name: _status_of(table) for name, table in made.items()},
         batch_id=batch_id,
-        source=None if batch_id is None else _shown(end_offset(root / CHECKPOINT, batch_id)),
+        source=None if batch_id is None else _shown(end_offset(checkpoint, batch_id)),
     )
 
 
@@ -102,7 +111,6 @@ def _shown(offset: dict[str, Any] | None) -> dict[str, Any] | None:
     return offset | {"replicas": kept}
 
 
-def _status_of(folder: Path) -> TableStatus:
-    table = DeltaTable(folder)
-    paths = [Path(uri) for uri in table.file_uris()]
-    return TableStatus(rows=table.count(), files=len(paths), size_bytes=sum(path.stat().st_size for path in paths))
+def _status_of(table: DeltaTable) -> TableStatus:
+    sizes = pa.table(table.get_add_actions()).column("size_bytes").to_pylist()
+    return TableStatus(rows=table.count(), files=len(sizes), size_bytes=sum(sizes))

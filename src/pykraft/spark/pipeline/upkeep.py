@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from deltalake import DeltaTable
-
 from pykraft.errors import UsageError
+from pykraft.object_storage.uris import UriPath
 from pykraft.spark.tables import delta_upkeep
 from pykraft.spark.tables.names import ALL_TABLES, BRONZE, PARQUET_COLUMNS, RETENTION_HOURS, TABLES, TARGET_SIZE_BYTES
+from pykraft.spark.tables.table_folder import open_table, tables_at
 
 VACUUM_INTERVAL: Final = 100
 """Compactions of a stream from one vacuum to the next, which lists all files."""
@@ -50,8 +50,9 @@ def keep_tables(
 
     Errors: UsageError if there are no Delta tables; errors of `pykraft.spark.tables.delta_upkeep`.
     """
+    root = tables_at(root)
     refuse_parquet(root)
-    made = [name for name in ALL_TABLES if DeltaTable.is_deltatable(str(root / name))]
+    made = [name for name in ALL_TABLES if open_table(root / name) is not None]
     if not made:
         raise UsageError(f"{root}: there are no tables; pykraft pipeline run creates them")
     done = {}
@@ -91,6 +92,6 @@ def keep_stream_tables(root: Path, batch_id: int, *, interval: int) -> None:
 
 
 def refuse_parquet(root: Path) -> None:
-    """Refuse Parquet tables of an earlier version. Errors: UsageError."""
-    if (root / BRONZE / PARQUET_COLUMNS).is_file():
+    """Refuse Parquet tables of an earlier version, which were on disks only. Errors: UsageError."""
+    if not isinstance(root, UriPath) and (root / BRONZE / PARQUET_COLUMNS).is_file():
         raise UsageError(f"{root}: these are Parquet tables of an earlier version; pykraft pipeline run converts them")

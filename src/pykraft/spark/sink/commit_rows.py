@@ -36,9 +36,9 @@ from pykraft.errors import (
     StorageError,
     UsageError,
 )
+from pykraft.object_storage import shared_folder
 from pykraft.protocol.batch import number_batch, read_header
 from pykraft.protocol.records import iterate_records
-from pykraft.spark.sink import shared_folder
 from pykraft.spark.sink.sink_options import BATCH_SIZE_BYTES_MAX, SinkOptions
 from pykraft.spark.sink.staged import StagedBatch, StagedFile, staged_batches
 from pykraft.text.words import counted

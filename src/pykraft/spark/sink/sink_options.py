@@ -13,7 +13,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from pykraft.errors import UsageError
-from pykraft.object_storage.uris import located
+from pykraft.object_storage.uris import WRITTEN_SCHEMES, located
 from pykraft.security.settings import IN_THE_CLEAR, Security
 from pykraft.spark.data_source.options import (
     CONTROLLERS,
@@ -51,8 +51,6 @@ REFUSED: Final[Mapping[str, str]] = {
 }
 """Names, and what to do instead."""
 NO_PRODUCER: Final = "the sink has no Kafka producer inside, so leave it out"
-WRITTEN_SCHEMES: Final = ("s3", "s3a", "gs", "gcs", "abfs", "abfss")
-"""Of object storage with conditional writes."""
 _JOB_TEXT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _NUMBER_TEXT: Final = re.compile(r"[0-9]{1,12}")
 _TIME_TEXT: Final = re.compile(r"(?P<number>[0-9]{1,6})(?P<unit>ms|s|m|h)")

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 from uuid import uuid4
 
 from pykraft.errors import CorruptionError, ProtocolError, StorageError, UsageError
+from pykraft.object_storage import shared_folder
 from pykraft.object_storage.files import Files, expect_reads
 from pykraft.object_storage.uris import UriPath
 from pykraft.protocol.batch import (
@@ -30,7 +31,6 @@ from pykraft.protocol.batch import (
 )
 from pykraft.protocol.primitives import encode_varint
 from pykraft.protocol.records import encode_batch
-from pykraft.spark.sink import shared_folder
 from pykraft.text.words import counted
 from pykraft.types import EPOCH_ZERO, Offset
 

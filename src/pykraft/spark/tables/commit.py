@@ -27,14 +27,15 @@ protocol (add actions, per-file statistics, ``commitInfo``, ``delta.logRetention
 from __future__ import annotations
 
 import json
-import os
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Self
+from types import TracebackType
+from typing import IO, Any, Final, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -44,6 +45,9 @@ from pyarrow.parquet import FileMetaData
 from pyarrow.parquet import Statistics as ChunkStatistics
 
 from pykraft.errors import StorageError, UsageError
+from pykraft.object_storage import shared_folder
+from pykraft.object_storage.uris import UriPath
+from pykraft.spark.tables.table_folder import log_of, new_file
 
 TEXT_SIZE_BYTES_MAX: Final = 64
 """A longer bound would cost more in every commit than it saves."""
@@ -126,19 +130,22 @@ class ParquetOutput:
         self._waiting_size_bytes = 0
         self._opened = ExitStack()
         self._path: Path | None = None
-        self._file: BinaryIO | None = None
+        self._file: IO[bytes] | None = None
         self._writer: pq.ParquetWriter | None = None
         self._footers: list[pq.FileMetaData] = []
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *of_error: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         try:
-            self._opened.close()
+            self._opened.__exit__(kind, error, trace)
         finally:
             if self._path is not None:
-                self._path.unlink(missing_ok=True)
+                with suppress(StorageError):  # it is in no table, and vacuum deletes it
+                    shared_folder.remove(self._path)
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Add these rows, whose columns are in order. Errors: OSError; pyarrow's for columns of other types."""
@@ -162,16 +169,15 @@ class ParquetOutput:
         assert self._writer is not None
         assert self._file is not None
         self._writer.close()
-        self._file.flush()
-        os.fsync(self._file.fileno())
         size_bytes = self._file.tell()
+        self._opened.close()
         (footer,) = self._footers
         path, self._path = self._path, None
         return ParquetFile(
             name=path.name,
             size_bytes=size_bytes,
             rows=footer.num_rows,
-            modified_ms=path.stat().st_mtime_ns // 1_000_000,
+            modified_ms=(time.time_ns() if isinstance(path, UriPath) else path.stat().st_mtime_ns) // 1_000_000,
             statistics=statistics_json(footer, self._columns),
         )
 
@@ -183,7 +189,7 @@ class ParquetOutput:
     def _begun(self) -> pq.ParquetWriter:
         if self._writer is None:
             self._path = self._folder / f"part-{uuid.uuid4()}.parquet"
-            self._file = self._opened.enter_context(self._path.open("xb"))
+            self._file = self._opened.enter_context(new_file(self._path))
             self._writer = self._opened.enter_context(
                 pq.ParquetWriter(
                     self._file, self._columns, compression="zstd", compression_level=1, metadata_collector=self._footers
@@ -200,23 +206,6 @@ def write_parquet_file(groups: Iterator[pa.RecordBatch], folder: Path, columns: 
         return file.finish()
 
 
-def make_folder(folder: Path) -> None:
-    """Make a folder for files, unless it exists. Errors: StorageError."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(folder, f"cannot be made: {error.strerror}") from error
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable. Errors: OSError."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 WAY_OUT = (
     "restore the checkpoint that belongs to the tables; or remove it and run the pipeline, which then says where the "
     "tables end; or write to another folder"
@@ -230,8 +219,6 @@ COMMIT: Final = "pykraft.commit"
 """The key in Delta's commit info of an append."""
 CARRIED: Final = "pykraft.newest"
 """The key in Delta's commit info of our other commits: the newest append, and the version at which they looked."""
-VERSIONS_FIRST: Final = 64
-"""So many entries of the log are read first, and all only if those do not have what is wanted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,10 +241,14 @@ class Commit:
 
 
 def end_offset(checkpoint: Path, batch_id: int) -> dict[str, Any] | None:
-    """The end of a micro-batch as the source wrote it; None if the file has another form."""
+    """The end of a micro-batch as the source wrote it; None if there is no file, or one of another form.
+
+    Errors: StorageError if it cannot be read.
+    """
+    content = shared_folder.content(checkpoint / OFFSETS / str(batch_id))
     try:
-        found = json.loads((checkpoint / OFFSETS / str(batch_id)).read_text().splitlines()[SOURCE_LINE])
-    except (OSError, ValueError, IndexError):
+        found = json.loads((content or b"").decode().splitlines()[SOURCE_LINE])
+    except (ValueError, IndexError):
         return None
     return found if isinstance(found, dict) else None
 
@@ -431,7 +422,15 @@ def _commits(table: DeltaTable) -> Iterator[Commit]:
 
 
 def _versions(table: DeltaTable) -> Iterator[Mapping[str, Any]]:
-    first = table.history(VERSIONS_FIRST)
-    yield from first
-    if len(first) == VERSIONS_FIRST:
-        yield from table.history()[VERSIONS_FIRST:]
+    """Delta's commit infos, the newest first, each read when it is asked for.
+
+    ``table.history`` reads many of them at once, and holds Python's global lock while object storage does not answer.
+    """
+    log = log_of(table)
+    for version in range(table.version(), -1, -1):
+        content = shared_folder.content(log / f"{version:020d}.json")
+        if content is None:
+            return  # Delta deletes old entries
+        for action in map(json.loads, content.splitlines()):
+            if "commitInfo" in action:
+                yield {**action["commitInfo"], "version": version}

@@ -1,11 +1,11 @@
 """Delta tables without a jar: tasks write Parquet files, and the driver commits them with the ``deltalake`` library.
 
-Each table is a folder ``<root>/<name>``, which tasks and driver share. The name of an append is its stream and the
-number of its micro-batch. Invariant: a commit holds the files of one append that successful tasks reported, its name
-(Delta's application transaction) and its range of the source (Delta's commit info). A second append of the same name
-has no effect, and one that does not follow the last is rejected (`pykraft.spark.tables.commit`). So a stream that was
-killed at any point neither duplicates nor loses a row. Files that were never committed belong to no table;
-``DeltaTable.vacuum`` removes them.
+Each table is a folder ``<root>/<name>``, which tasks and driver share (`pykraft.spark.tables.table_folder`). The name
+of an append is its stream and the number of its micro-batch. Invariant: a commit holds the files of one append that
+successful tasks reported, its name (Delta's application transaction) and its range of the source (Delta's commit info).
+A second append of the same name has no effect, and one that does not follow the last is rejected
+(`pykraft.spark.tables.commit`). So a stream that was killed at any point neither duplicates nor loses a row. Files that
+were never committed belong to no table; ``DeltaTable.vacuum`` removes them.
 
 Tables of Parquet files from earlier versions are converted without copying a row: an append is in the Delta table
 before its folder is removed, so a conversion that was killed is repeated.
@@ -18,6 +18,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Final, Literal
 
@@ -30,16 +31,23 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from pykraft.errors import StorageError, UsageError
+from pykraft.object_storage.uris import UriPath, located
 from pykraft.spark.arrow_columns import number_column, text_column
 from pykraft.spark.spark_versions import arrow_schema_of
 from pykraft.spark.tables import commit as commits
+from pykraft.spark.tables.delta_upkeep import row_groups
 from pykraft.spark.tables.names import PARQUET_COLUMNS, TABLES
+from pykraft.spark.tables.table_folder import delta_place, make_folder, open_table, sync_folder, tables_at, telling
 
-COMMIT_ATTEMPTS_MAX: Final = 5
-"""An attempt fails only if another program changed columns or properties since the table was opened."""
+COMMIT_ATTEMPTS_MAX: Final = 20
+"""An attempt fails if another program committed since the table was opened, such as an upkeep."""
 PROPERTIES: Final = {"delta.logRetentionDuration": "interval 7 days"}
 """Of a new table. A stream makes 170,000 entries of the log a day, and vacuum removes what older versions need."""
+REMOTE_PROPERTIES: Final = PROPERTIES | {"delta.checkpointInterval": "10"}
+"""In object storage each entry since the last checkpoint is a request; this is Delta's default, deltalake's is 100."""
 
+ALONE: Final = CommitProperties(max_commit_retries=0)
+"""Of a commit that fails if another one was first."""
 FILE_COLUMNS = "name string, size_bytes long, rows long, modified_ms long, statistics string"
 FILE_NAMES = [column.split()[0] for column in FILE_COLUMNS.split(", ")]
 """What a task reports of a file."""
@@ -60,38 +68,43 @@ class DeltaAppend:
         Errors: as `DeltaTables.begin`.
         """
         folder, table, commit = self.folder, self.table, self.commit
+        # No retries in the library: it would append behind what the guard has not seen, and twice to a new table.
         properties = CommitProperties(
             app_transactions=[Transaction(commit.stream, commit.batch_id)],
             custom_metadata={commits.COMMIT: commit.as_json()},
+            max_commit_retries=0,
         )
         for _ in range(COMMIT_ATTEMPTS_MAX):
             if _commit(folder, table, self.columns, files, mode="append", properties=properties):
                 return sum(file.rows for file in files)
-            # Another program changed the table's properties or columns meanwhile.
-            table = DeltaTable(folder)
-            if not _is_new(folder, table, commit):
+            # Another program changed the table meanwhile, or made it.
+            table = open_table(folder)
+            if table is not None and not _is_new(folder, table, commit):
                 return None
-            table = _with_columns(folder, table, self.columns)
+            table = None if table is None else _with_columns(folder, table, self.columns)
         raise StorageError(folder, "the rows cannot be committed: other programs change the table all the time")
 
 
 class DeltaTables:
     """Tables by name in the folder ``root``."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path | str) -> None:
+        """Errors: UsageError for a URI of storage that no table can be in."""
+        self.root = tables_at(root)
 
     def has(self, name: str) -> bool:
-        return DeltaTable.is_deltatable(str(self.root / name))
+        return self._opened(name) is not None
+
+    def _opened(self, name: str) -> DeltaTable | None:
+        return open_table(self.root / name)
 
     def replace(self, name: str, frame: DataFrame) -> int:
         """Replace all rows of a small table, which is created if needed; returns their number. Errors: as `begin`."""
-        folder = self.root / name
-        table = DeltaTable(folder) if self.has(name) else None
+        folder, table = self.root / name, self._opened(name)
         if table is not None:
             table = _with_columns(folder, table, frame.schema)
         files = write_parquet_files(frame, folder)
-        if not _commit(folder, table, frame.schema, files, mode="overwrite", properties=CommitProperties()):
+        if not _commit(folder, table, frame.schema, files, mode="overwrite", properties=ALONE):
             raise StorageError(folder, "the rows cannot be committed: another program changed the table")
         return sum(file.rows for file in files)
 
@@ -101,41 +114,54 @@ class DeltaTables:
         Tasks write into the table's own folder, where no commit names their files yet. Errors: UsageError if the rows
         lack a column of the table, or if the commit does not follow its last one; StorageError.
         """
-        folder = self.root / name
-        table = DeltaTable(folder) if self.has(name) else None
+        folder, table = self.root / name, self._opened(name)
         if table is None:
             commits.check_first(folder, commit)
         elif not _is_new(folder, table, commit):
             return None
         else:
             table = _with_columns(folder, table, columns)
-        commits.make_folder(folder)
+        make_folder(folder)
         return DeltaAppend(folder=folder, table=table, columns=columns, commit=commit)
 
     def cut(self, name: str, column: str, cuts: Mapping[str, int]) -> None:
         """Delete the rows of replicas from an offset on. Errors: StorageError."""
-        folder = self.root / name
-        if not cuts or not self.has(name):
+        folder, table = self.root / name, self._opened(name)
+        if not cuts or table is None:
             return
-        table = DeltaTable(folder)
         texts = {replica: replica.replace("'", "''") for replica in cuts}
         void = " OR ".join(f"(replica = '{texts[replica]}' AND {column} >= {cut})" for replica, cut in cuts.items())
-        try:
+        with telling(folder, "rows of a truncated log cannot be deleted"):
             table.delete(void, commit_properties=CommitProperties(custom_metadata=commits.carried(table)))
-        except (DeltaError, OSError) as error:
-            raise StorageError(folder, f"rows of a truncated log cannot be deleted: {error}") from error
 
     def newest(self, name: str) -> commits.Commit | None:
         """The newest append; None if there is none. Errors: StorageError if it cannot be read."""
-        return commits.newest_commit(DeltaTable(self.root / name)) if self.has(name) else None
+        table = self._opened(name)
+        return None if table is None else commits.newest_commit(table)
 
     def read(self, spark: SparkSession, name: str) -> DataFrame:
         """All rows: those in the files of the newest version. Errors: UsageError if the table does not exist."""
-        if not self.has(name):
+        table = self._opened(name)
+        if table is None:
             raise UsageError(f"{self.root}: there is no table {name}; pykraft pipeline run creates it")
-        table = DeltaTable(self.root / name)
         columns, files = _columns(table), table.file_uris()
-        return spark.read.schema(columns).parquet(*files) if files else spark.createDataFrame([], columns)
+        if not files:
+            return spark.createDataFrame([], columns)
+        if isinstance(self.root, UriPath):
+            return _read_objects(spark, columns, files)
+        return spark.read.schema(columns).parquet(*files)
+
+
+def _read_objects(spark: SparkSession, columns: StructType, uris: Sequence[str]) -> DataFrame:
+    """The rows of these files, which tasks read: Spark itself knows object storage by jars only."""
+    kinds = column_types(columns)
+
+    def read(groups: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for uri in chain.from_iterable(group.column(0).to_pylist() for group in groups):
+            with telling(located(uri), "the file of the table cannot be read"):
+                yield from row_groups([located(uri)], kinds)
+
+    return spark.createDataFrame([(uri,) for uri in uris], "uri string").mapInArrow(read, columns)
 
 
 def _is_new(folder: Path, table: DeltaTable, commit: commits.Commit) -> bool:
@@ -153,11 +179,11 @@ def _with_columns(folder: Path, table: DeltaTable, rows: StructType) -> DeltaTab
     if not added.fields:
         return table
     fields = Schema.from_arrow(column_types(added)).fields
-    try:
+    with telling(folder, "columns cannot be added"):
         table.alter.add_columns(fields, commit_properties=CommitProperties(custom_metadata=commits.carried(table)))
-    except (DeltaError, OSError) as error:
-        raise StorageError(folder, f"columns cannot be added: {error}") from error
-    return DeltaTable(folder)
+    changed = open_table(folder)
+    assert changed is not None, "columns were added to it"
+    return changed
 
 
 def added_columns(folder: Path, table: StructType, rows: StructType) -> StructType:
@@ -192,19 +218,27 @@ def _commit(
 ) -> bool:
     """Commit these files; ``table`` None creates the table. False if a commit of others is in the way."""
     actions: list[AddAction] = [commits.add_action(file) for file in files]
-    try:
-        if table is None:
-            columns = Schema.from_arrow(column_types(rows))
-            create_table_with_add_actions(
-                str(folder), columns, actions, configuration=PROPERTIES, commit_properties=properties
-            )
-        else:
-            table.create_write_transaction([*actions], mode, table.schema(), commit_properties=properties)
-    except CommitFailedError:
-        return False
-    except (DeltaError, OSError) as error:
-        raise StorageError(folder, f"the rows cannot be committed: {error}") from error
+    with telling(folder, "the rows cannot be committed"):
+        try:
+            if table is None:
+                _create(folder, Schema.from_arrow(column_types(rows)), actions, properties)
+            else:
+                table.create_write_transaction([*actions], mode, table.schema(), commit_properties=properties)
+        except CommitFailedError:
+            return False
+        except DeltaError:
+            if table is not None or open_table(folder) is None:
+                raise
+            return False  # another program has made the table meanwhile
     return True
+
+
+def _create(folder: Path, columns: Schema, actions: list[AddAction], properties: CommitProperties) -> None:
+    uri, options = delta_place(folder)
+    configuration = PROPERTIES if options is None else REMOTE_PROPERTIES
+    create_table_with_add_actions(
+        uri, columns, actions, configuration=configuration, storage_options=options, commit_properties=properties
+    )
 
 
 def write_parquet_files(frame: DataFrame, folder: Path) -> list[commits.ParquetFile]:
@@ -212,7 +246,7 @@ def write_parquet_files(frame: DataFrame, folder: Path) -> list[commits.ParquetF
 
     Errors: StorageError if the folder cannot be created; errors of the tasks, as Spark raises them.
     """
-    commits.make_folder(folder)
+    make_folder(folder)
     columns = column_types(frame.schema)
 
     def write(groups: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -239,7 +273,9 @@ FORMER_COMMIT: Final = "_commit.json"
 
 
 def convert_parquet_tables(tables: DeltaTables) -> None:
-    """Convert the tables of a pipeline that are Parquet. Errors: StorageError."""
+    """Convert the tables of a pipeline that are Parquet, which were on disks only. Errors: StorageError."""
+    if isinstance(tables.root, UriPath):
+        return
     for name in TABLES:
         if (tables.root / name / PARQUET_COLUMNS).is_file():
             try:
@@ -265,7 +301,7 @@ def _linked(file: Path, folder: Path, columns: StructType) -> commits.ParquetFil
     target = folder / file.name
     if not target.exists():
         os.link(file, target)
-        commits.sync_folder(folder)
+        sync_folder(folder)
     footer, status = pq.read_metadata(file), file.stat()
     return commits.ParquetFile(
         name=file.name,

@@ -25,21 +25,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import RemoveAction
 
 from pykraft.errors import StorageError, UsageError
-from pykraft.spark.tables.commit import (
-    ParquetFile,
-    add_action,
-    carried,
-    statistics_json,
-    sync_folder,
-    write_parquet_file,
-)
+from pykraft.object_storage import shared_folder
+from pykraft.spark.tables.commit import ParquetFile, add_action, carried, statistics_json, write_parquet_file
 from pykraft.spark.tables.names import RETENTION_HOURS, TARGET_SIZE_BYTES
+from pykraft.spark.tables.table_folder import LOG, open_table, parquet_file, sync_folder, telling
 
 FULL_SHARE: Final = 0.75
 """A file of this share of the target size is full: compression of larger row groups makes files smaller than the sum of
@@ -92,11 +86,9 @@ def merge(folder: Path, names: Sequence[str], columns: pa.Schema) -> ParquetFile
 
     Memory: a row group of a file, and `ROW_GROUP_SIZE_BYTES_MAX`. Errors: StorageError.
     """
-    try:
-        file = write_parquet_file(_row_groups([folder / name for name in names], columns), folder, columns)
+    with telling(folder, "the files of the table cannot be merged"):
+        file = write_parquet_file(row_groups([folder / name for name in names], columns), folder, columns)
         sync_folder(folder)
-    except (OSError, pa.ArrowException) as error:
-        raise StorageError(folder, f"the files of the table cannot be merged: {error}") from error
     return file
 
 
@@ -136,11 +128,15 @@ def _newest_alike(group: Sequence[TableFile]) -> list[TableFile]:
     return list(group[begin:])
 
 
-def _row_groups(paths: Iterable[Path], columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+def row_groups(paths: Iterable[Path], columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of these files, null where one lacks a column. Errors: those of `parquet_file`.
+
+    Memory: a row group of a file, and `ROW_GROUP_SIZE_BYTES_MAX`.
+    """
     waiting: list[pa.Table] = []
     size_bytes = 0
     for path in paths:
-        with pq.ParquetFile(path) as file:
+        with parquet_file(path) as file:
             for place in range(file.num_row_groups):
                 rows = _with_columns(file.read_row_group(place), columns)
                 if waiting and size_bytes + rows.nbytes > ROW_GROUP_SIZE_BYTES_MAX:
@@ -207,7 +203,7 @@ def vacuum(folder: Path, *, retention_hours: int = RETENTION_HOURS) -> int:
     Errors: as `compact`.
     """
     table = _open(folder)
-    try:
+    with telling(folder, "old files cannot be deleted"):
         # 3.
         deleted = table.vacuum(
             retention_hours,
@@ -216,8 +212,6 @@ def vacuum(folder: Path, *, retention_hours: int = RETENTION_HOURS) -> int:
             full=retention_hours >= UNNAMED_HOURS_MIN,
             commit_properties=CommitProperties(custom_metadata=carried(table)),
         )
-    except (DeltaError, OSError) as error:
-        raise StorageError(folder, f"old files cannot be deleted: {error}") from error
     return len(set(deleted))
 
 
@@ -227,12 +221,10 @@ def shorten_log(folder: Path) -> None:
     Errors: as `compact`.
     """
     table = _open(folder)
-    try:
+    with telling(folder, "the checkpoint cannot be written"):
         if _checkpoint_version(folder) != table.version():
             table.create_checkpoint()
         table.cleanup_metadata()
-    except (DeltaError, OSError) as error:
-        raise StorageError(folder, f"the checkpoint cannot be written: {error}") from error
 
 
 def files_of(folder: Path) -> int:
@@ -241,12 +233,12 @@ def files_of(folder: Path) -> int:
 
 
 def _open(folder: Path) -> DeltaTable:
-    try:
-        table = DeltaTable(folder)
+    table = open_table(folder)
+    if table is None:
+        raise StorageError(folder, "the table cannot be opened: there is none")
+    with telling(folder, "the table cannot be opened"):
         features = table.protocol().reader_features or []
         partitions = table.metadata().partition_columns
-    except (DeltaError, OSError) as error:
-        raise StorageError(folder, f"the table cannot be opened: {error}") from error
     if features or partitions:
         found = ", ".join([*features, *(f"partitions by {name}" for name in partitions)])
         raise UsageError(f"{folder}: another program gave the table {found}; use that program for its upkeep")
@@ -276,10 +268,8 @@ def _file(row: dict[str, Any], folder: Path, columns: pa.Schema) -> TableFile:
 
 
 def _footer_statistics(path: Path, columns: pa.Schema) -> str:
-    try:
-        return statistics_json(pq.read_metadata(path), columns)
-    except (OSError, pa.ArrowException) as error:
-        raise StorageError(path, f"the file of the table cannot be read: {error}") from error
+    with telling(path, "the file of the table cannot be read"), parquet_file(path) as file:
+        return statistics_json(file.metadata, columns)
 
 
 def _replace(folder: Path, group: Sequence[TableFile], file: ParquetFile | None, columns: pa.Schema) -> bool:
@@ -298,21 +288,22 @@ def _replace(folder: Path, group: Sequence[TableFile], file: ParquetFile | None,
         added = [] if file is None else [add_action(file, data_change=False)]
         # No retries in the library: it would not look at the files again.
         properties = CommitProperties(custom_metadata=carried(table), max_commit_retries=0)
-        try:
-            table.create_write_transaction([*added, *removed], "append", table.schema(), commit_properties=properties)
-        except CommitFailedError:
-            continue
-        except (DeltaError, OSError) as error:
-            raise StorageError(folder, f"the merged file cannot be committed: {error}") from error
-        return True
+        with telling(folder, "the merged file cannot be committed"):
+            try:
+                table.create_write_transaction(
+                    [*added, *removed], "append", table.schema(), commit_properties=properties
+                )
+            except CommitFailedError:
+                continue
+            return True
     if file is not None:
-        (folder / file.name).unlink()
+        shared_folder.remove(folder / file.name)
     return False
 
 
 def _checkpoint_version(folder: Path) -> int | None:
+    content = shared_folder.content(folder / LOG / CHECKPOINT_FILE)
     try:
-        found = json.loads((folder / "_delta_log" / CHECKPOINT_FILE).read_text())
-        return int(found["version"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return None if content is None else int(json.loads(content)["version"])
+    except (ValueError, KeyError, TypeError):
         return None

@@ -1,4 +1,4 @@
-"""Files of the folder that the driver and the tasks of a query share: on a disk, or in object storage.
+"""Files of a folder that the driver and the tasks of a query share: on a disk, or in object storage.
 
 Invariant: a file is seen with its whole content or not at all, and `create` makes it once, of all who try at the same
 time. On a disk its name is a hard link to what was synced before; in object storage it is a conditional write, which

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pykraft.errors import StorageError
-from pykraft.spark.sink import shared_folder
+from pykraft.object_storage import shared_folder
 
 
 def test_a_file_is_created_once_and_replaced(tmp_path: Path) -> None:
