@@ -21,6 +21,7 @@ from math import inf
 from typing import Final
 
 from pykraft.errors import ConfigError
+from pykraft.security.bounded import BoundedSSLContext
 from pykraft.security.files import FromFiles
 from pykraft.security.settings import VERSIONS, Security
 from pykraft.security.stores import KeyStore, files_of, read_key_store, read_trust_store
@@ -65,7 +66,8 @@ class TlsContext(FromFiles):
 
 def _made(security: Security, side: Side) -> tuple[ssl.SSLContext, float]:
     """A new context, and when its certificate expires. Errors: ConfigError."""
-    context = ssl.SSLContext(side.value)
+    # Who is dialled has proven who it is before it can flood anybody.
+    context = (BoundedSSLContext if side is Side.SERVER else ssl.SSLContext)(side.value)
     context.options |= ssl.OP_NO_RENEGOTIATION
     # A trust store may have a node's own certificate instead of a CA's, as Java's may.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
