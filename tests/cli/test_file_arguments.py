@@ -55,6 +55,7 @@ REFUSED: dict[str, str] = {
     "pipeline package file": ABSENT,
     "pipeline report page": f"--tables tables --html {ABSENT}",
     "pipeline report beside": f"--tables tables --beside {ABSENT}",
+    "pipeline status checkpoint": f"--tables tables --checkpoint {ABSENT}",
     "pipeline upkeep root": f"--tables {ABSENT}",
     "quorum add-controller command_config": f"{BOOTSTRAP} --command-config {ABSENT}",
     "quorum describe command_config": f"{BOOTSTRAP} --command-config {ABSENT}",
@@ -87,6 +88,7 @@ MADE: dict[str, str] = {
     "demo data_path": "the folder of the quorum and the tables",
     "local up path": "the folder of the quorum",
     "new folder": "the folder of the project",
+    "pipeline run checkpoint": "the checkpoint of the stream",
     "pipeline run root": "the folder of the tables",
     "sim run folder": "the folder of the pages",
 }

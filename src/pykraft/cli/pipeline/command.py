@@ -91,11 +91,6 @@ tables_option = click.option(
     help="Folder of the tables, or a URI such as s3://bucket/tables.",
 )
 """An option of each command that reads or writes tables."""
-checkpoint_option = click.option(
-    "--checkpoint",
-    type=value.NewFolder(may_be_uri=True),
-    help="Folder of the stream's checkpoint, on this machine or where Spark can write; by default in --tables.",
-)
 
 
 @click.group(cls=Group, short_help="Write a quorum's log into tables with Spark.")
@@ -105,7 +100,11 @@ def pipeline() -> None:
 
 @pipeline.command()
 @tables_option
-@checkpoint_option
+@click.option(
+    "--checkpoint",
+    type=value.NewFolder(may_be_uri=True),
+    help="Folder of the stream's checkpoint, on this machine or where Spark can write; by default in --tables.",
+)
 @click.option(
     "--bootstrap-controller", metavar="LIST", help="Read a live quorum, up to the high watermark: host:port,…"
 )
@@ -213,7 +212,11 @@ def package(*, file: Path) -> None:
 
 @pipeline.command()
 @tables_option
-@checkpoint_option
+@click.option(
+    "--checkpoint",
+    type=value.ExistingPath("give the --checkpoint of `pykraft pipeline run`", is_folder=True, may_be_uri=True),
+    help="Folder of the stream's checkpoint, if it is not in --tables.",
+)
 @value.json_option
 def status(*, root: Path, checkpoint: Path | None, as_json: bool) -> None:
     """Show how far the tables have got; a pipeline may be running."""
