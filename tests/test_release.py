@@ -15,6 +15,8 @@ import pytest
 from pykraft import __version__
 from tests.tidy.repository import ROOT
 
+pytestmark = pytest.mark.git
+
 AS_SOMEBODY = ("-c", "user.name=somebody", "-c", "user.email=somebody@example.org", "-c", "commit.gpgsign=false")
 
 
