@@ -43,6 +43,7 @@ from tests.processes.commands import stop_under_load
 from tests.processes.test_sasl_quorum import authenticated
 from tests.processes.tls_rounds import client_hello, descriptors
 from tests.processes.wire import framed, request
+from tests.security.key_updates import Records
 from tests.security.proofs import jaas, proofs
 
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "OAUTHBEARER")
@@ -51,6 +52,9 @@ PATIENCE_S: Final = 0.5
 """How long a liar waits for an answer."""
 HALF_OPEN: Final = 20
 """Connections that each liar leaves as they are, the newest ones."""
+KEY_UPDATES: Final = 20_000
+"""They would cost a node 0.8 s."""
+ENOUGH_S: Final = 30.0
 FLOOD: Final = 200
 """Requests that are sent at once."""
 OF_NODES: Final = 4
@@ -68,14 +72,14 @@ class Talk:
     def __init__(self, connection: socket.socket, tls: ssl.SSLContext) -> None:
         self._connection = connection
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = tls.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
+        self.tls = tls.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
         self.change: Change = bytes
 
     def shake_hands(self) -> None:
-        self._until_done(self._tls.do_handshake)
+        self._until_done(self.tls.do_handshake)
 
     def send(self, data: bytes) -> None:
-        self._tls.write(data)
+        self.tls.write(data)
         self._flush()
 
     def receive(self) -> bytes:
@@ -91,7 +95,7 @@ class Talk:
     def _exactly(self, size_bytes: int) -> bytes:
         data = bytearray()
         while len(data) < size_bytes:
-            piece = self._until_done(partial(self._tls.read, size_bytes - len(data)))
+            piece = self._until_done(partial(self.tls.read, size_bytes - len(data)))
             if not piece:
                 raise ConnectionError("the node closed the connection")
             data += piece
@@ -189,6 +193,7 @@ class Liar:
             self._greeting,
             self._handshake,
             self._renegotiation,
+            self._key_updates,
             self._records,
             self._messages,
             self._requests,
@@ -271,6 +276,23 @@ class Liar:
         self.counts["asked for renegotiation"] += 1
         while lib.SSL_renegotiate(tls) == 1 and lib.SSL_do_handshake(tls) == 1:
             self.counts["renegotiated"] += 1
+
+    def _key_updates(self, connection: socket.socket) -> None:
+        """Ask for new keys until the node has had enough."""
+        with tempfile.NamedTemporaryFile() as key_log:
+            tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            tls.check_hostname, tls.verify_mode, tls.keylog_filename = False, ssl.CERT_NONE, key_log.name
+            talk = Talk(connection, tls)
+            talk.shake_hands()
+            records = Records(talk.tls, Path(key_log.name))
+        self.counts["asked for keys"] += 1
+        connection.settimeout(ENOUGH_S)
+        try:
+            connection.sendall(b"".join(records.key_update() for _ in range(KEY_UPDATES)))
+            while connection.recv(65_536):
+                pass
+        except TimeoutError:
+            self.counts["got all keys"] += 1
 
     def _records(self, connection: socket.socket) -> None:
         talk = self._secured(connection)
@@ -362,6 +384,7 @@ def fuzz(children: Children, folder: Path, *, seconds: float, seed: int, **given
     assert {event.epoch for event in cluster.journal.acknowledgements()} == {begun.epoch}
     counts = sum((liar.counts for liar in liars), Counter[str]())
     assert counts["asked for renegotiation"] > counts["renegotiated"] == 0
+    assert counts["asked for keys"] > counts["got all keys"] == 0
     memory = "; ".join(
         f"node {node_id} {before[node_id][0]:.0f}, {memory_mib(pid):.0f} and {peak_memory_mib(pid):.0f} MiB"
         for node_id, pid in pids.items()

@@ -29,6 +29,7 @@ APART: dict[str, str] = {
     "pykraft.protocol.metadata.tables": "it is generated from Kafka's message definitions",
     "pykraft.client.subscriptions": "it is compiled, and client.node cannot be",
     "pykraft.kv.http_server": "it needs uvicorn, which only the extra kv has",
+    "pykraft.security.bounded": "it knows bytes of TLS only, and its user certificates and their files",
     "pykraft.security.stores": "it needs cryptography, which only the extra tls has",
     "pykraft.machine.testing.replay": "another process runs it, without the simulator's worlds",
     "pykraft.server.link_protocol": "its user is compiled, and mypyc has no native class with a base of asyncio",

@@ -21,6 +21,7 @@ from math import inf
 from typing import Final
 
 from pykraft.errors import ConfigError
+from pykraft.security.bounded import BoundedSSLContext
 from pykraft.security.files import FromFiles
 from pykraft.security.settings import VERSIONS, Security
 from pykraft.security.stores import KeyStore, files_of, read_key_store, read_trust_store
@@ -65,7 +66,8 @@ class TlsContext(FromFiles):
 
 def _made(security: Security, side: Side) -> tuple[ssl.SSLContext, float]:
     """A new context, and when its certificate expires. Errors: ConfigError."""
-    context = ssl.SSLContext(side.value)
+    # Who is dialled has proven who it is before it can flood anybody.
+    context = (BoundedSSLContext if side is Side.SERVER else ssl.SSLContext)(side.value)
     context.options |= ssl.OP_NO_RENEGOTIATION
     # A trust store may have a node's own certificate instead of a CA's, as Java's may.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -76,7 +78,9 @@ def _made(security: Security, side: Side) -> tuple[ssl.SSLContext, float]:
     if keys is not None:
         _load(context, keys, security)
     elif side is Side.SERVER:
-        raise ConfigError("ssl.keystore.location", "", "is required: a listener with TLS has a certificate")
+        needs_trust = _verify_mode(security) and read_trust_store(security) is None
+        also = "; so is ssl.truststore.location: ssl.client.auth asks for the other's" if needs_trust else ""
+        raise ConfigError("ssl.keystore.location", "", f"is required: a listener with TLS has a certificate{also}")
     _set_trust(context, security, side)
     return context, inf if keys is None else keys.expires_s
 
@@ -113,14 +117,19 @@ def refusal(security: Security, host: str | None) -> str | None:
     return None
 
 
+def _verify_mode(security: Security) -> ssl.VerifyMode:
+    """Whether a listener asks those who dial it for a certificate."""
+    asked = {"required": ssl.CERT_REQUIRED, "requested": ssl.CERT_OPTIONAL}
+    return asked.get(security.text("ssl.client.auth").lower(), ssl.CERT_NONE)
+
+
 def _set_trust(context: ssl.SSLContext, security: Security, side: Side) -> None:
-    authentication = security.text("ssl.client.auth", "none").lower()
     if side is Side.CLIENT:
         context.check_hostname = bool(security.text("ssl.endpoint.identification.algorithm", "https"))
-    elif authentication == "none":
-        return
+    elif asked := _verify_mode(security):
+        context.verify_mode = asked
     else:
-        context.verify_mode = ssl.CERT_REQUIRED if authentication == "required" else ssl.CERT_OPTIONAL
+        return
     trusted = read_trust_store(security)
     if trusted is not None:
         try:

@@ -6,7 +6,7 @@ All groups read one topic of one quorum at the same time, with commits after pro
 2. The quorum's leader is killed with SIGKILL and restarted.
 3. The member that reads is stopped for longer than its session, and goes on.
 
-Committed offsets, which are asked for all the time, never fall back, but of a client that is known to commit late.
+Committed offsets, which are asked for all the time, never fall back.
 Whoever follows begins at or behind what was committed. At the end every record of the log was processed by its group.
 Exit status: 0; 1 when a promise was broken or a group did not go on; 2 for a client that is not installed.
 """
@@ -47,9 +47,6 @@ MEMBERS: Final[dict[str, tuple[str, str]]] = {
 """The client and the protocol of each group."""
 FEW: Final = ("confluent-kafka, KIP-848", "java", "aiokafka", "KafkaJS", "franz-go")
 """One of each family, for CI."""
-LATE: Final = frozenset({"kafka-go"})
-"""Its Reader keeps a commit until a generation takes it, also a later one, in which another member may have committed
-more (``commitLoopImmediate``). The member belongs to that generation, so Kafka takes the commit as we do."""
 PRODUCER: Final = "confluent-kafka"
 SESSION_MS: Final = 3_000
 RATE: Final = 40.0
@@ -116,7 +113,7 @@ class Group:
         return self._active
 
     def has_committed(self, offset: int) -> None:
-        if offset < self.committed and self.id not in LATE:
+        if offset < self.committed:
             self.problems.append(f"the committed offset of {self.id} falls from {self.committed} to {offset}")
         self.committed = max(self.committed, offset)
 

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"sort"
 	"sync"
 	"time"
@@ -72,27 +71,60 @@ func (segment) consume(o options, read func(int64, string) bool) error {
 	}
 }
 
+// subscribe commits by generation: a Reader of a group keeps a commit for a later generation, in which another member
+// may have committed more.
 func (segment) subscribe(o options, read func(int64, string) bool) error {
-	reader := kafka.NewReader(kafka.ReaderConfig{
-		Brokers: o.servers, GroupID: o.group, Topic: o.topic, StartOffset: kafka.FirstOffset, MaxWait: wait,
+	group, err := kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
+		ID: o.group, Brokers: o.servers, Topics: []string{o.topic}, StartOffset: kafka.FirstOffset,
 		SessionTimeout: o.session, HeartbeatInterval: o.session / 10,
 	})
-	var refused error
-	for goesOn := true; goesOn; {
-		message, err := reader.FetchMessage(context.Background())
-		if errors.Is(err, io.EOF) {
-			return err
-		}
-		if err != nil { // joining the group failed, which it tells once, and tries again
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	for {
+		generation, err := group.Next(context.Background())
+		switch {
+		case errors.Is(err, kafka.ErrGroupClosed):
+			return <-ended
+		case err != nil: // joining the group failed, which it tells once, and tries again
 			continue
 		}
-		goesOn = read(message.Offset, string(message.Value))
-		refused = reader.CommitMessages(context.Background(), message)
+		for _, each := range generation.Assignments[o.topic] {
+			each := each // older Go has one variable for all rounds
+			generation.Start(func(ctx context.Context) {
+				if isOver, err := readGeneration(ctx, o, generation, each, read); isOver {
+					ended <- err
+					go group.Close() // it waits for this function
+				}
+			})
+		}
 	}
-	if refused != nil {
-		return refused
+}
+
+// readGeneration reads one partition until its generation ends; true when nothing more is to be read.
+func readGeneration(
+	ctx context.Context, o options, generation *kafka.Generation, part kafka.PartitionAssignment, read func(int64, string) bool,
+) (bool, error) {
+	reader := kafka.NewReader(kafka.ReaderConfig{Brokers: o.servers, Topic: o.topic, Partition: part.ID, MaxAttempts: 1_000, MaxWait: wait})
+	defer reader.Close()
+	if err := reader.SetOffset(part.Offset); err != nil {
+		return true, err
 	}
-	return reader.Close()
+	for {
+		message, err := reader.FetchMessage(ctx)
+		if err != nil {
+			return ctx.Err() == nil, err
+		}
+		goesOn := read(message.Offset, string(message.Value))
+		refused := generation.CommitOffsets(map[string]map[int]int64{o.topic: {part.ID: message.Offset + 1}})
+		if !goesOn {
+			return true, refused
+		}
+		if refused != nil { // the next generation begins at what is committed
+			return false, refused
+		}
+	}
 }
 
 func (segment) describe(o options) (found description, err error) {
