@@ -22,6 +22,7 @@ import pytest
 import yaml
 
 from lab.cli.main import pykraft
+from pykraft.cli.main import pykraft as shipped
 from pykraft.config.properties import node_config, parse_properties
 from pykraft.core.state import State
 from pykraft.core.transitions import EITHER, HIGHER, MOVES, SAME
@@ -56,6 +57,26 @@ def map_of_packages() -> str:
     return "\n\n".join(lines)
 
 
+def options_of(command: click.Command, name: str) -> str:
+    """What ``--help`` says of a command, and of each command of a group, in Markdown."""
+    context = click.Context(command, info_name=name)
+    if isinstance(command, click.Group):
+        found = [(each, command.get_command(context, each)) for each in command.list_commands(context)]
+        return "\n".join(options_of(each, f"{name} {word}") for word, each in found if each and not each.hidden)
+    usage = " ".join([name, *command.collect_usage_pieces(context)])
+    said = (command.help or "").partition("\n\n")[0]
+    rows = [each.get_help_record(context) for each in command.params if isinstance(each, click.Option)]
+    lines = [f"## {name}", "", plain(said), "", f"`{usage}`", ""]
+    lines += ["| option | meaning |", "|---|---|"] if any(rows) else []
+    cells = [(row[0].replace("|", "\\|"), plain(row[1])) for row in rows if row]
+    return "\n".join([*lines, *(f"| `{option}` | {meaning} |" for option, meaning in cells)]) + "\n" * bool(cells)
+
+
+def plain(text: str) -> str:
+    """The text on one line, without a meaning for Markdown or HTML."""
+    return re.sub(r"([|*<])", r"\\\1", " ".join(text.split()))
+
+
 def commands(page: str) -> Iterator[list[str]]:
     """The words of each command in the page's shell blocks."""
     for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL):
@@ -76,6 +97,16 @@ def test_the_readme_maps_every_package(request: pytest.FixtureRequest) -> None:
     path = ROOT / "README.md"
     head, _, rest = path.read_text().partition("<!-- packages -->\n")
     expected = f"{head}<!-- packages -->\n\n{map_of_packages()}\n\n<!-- end -->{rest.partition('<!-- end -->')[2]}"
+    if request.config.getoption("--rewrite"):
+        path.write_text(expected)
+    assert path.read_text() == expected
+
+
+def test_the_page_of_all_commands_is_their_help(request: pytest.FixtureRequest) -> None:
+    path = ROOT / "docs" / "commands.md"
+    head, _, rest = path.read_text().partition("<!-- commands -->\n")
+    listed = options_of(shipped, "pykraft")
+    expected = f"{head}<!-- commands -->\n\n{listed}\n<!-- end -->{rest.partition('<!-- end -->')[2]}"
     if request.config.getoption("--rewrite"):
         path.write_text(expected)
     assert path.read_text() == expected
