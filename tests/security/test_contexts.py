@@ -98,7 +98,8 @@ def test_versions_and_ciphers_are_the_wanted_ones(tmp_path: Path) -> None:
     [
         ({"ssl__cipher__suites": "TLS_AES_128_GCM_SHA256"}, "with TLSv1.3 Python always has"),
         ({"ssl__cipher__suites": "NULL-X", "ssl__enabled__protocols": "TLSv1.2"}, "NULL-X is no cipher suite"),
-        ({"ssl__keystore__location": ""}, "ssl.keystore.location is required"),
+        ({"ssl__keystore__location": ""}, "ssl.keystore.location is required: a listener with TLS has a certificate$"),
+        ({"ssl__keystore__location": "", "ssl__truststore__location": ""}, "; so is ssl.truststore.location"),
         ({"ssl__truststore__location": ""}, "set ssl.truststore.location, too"),
     ],
 )

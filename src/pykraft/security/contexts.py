@@ -76,7 +76,9 @@ def _made(security: Security, side: Side) -> tuple[ssl.SSLContext, float]:
     if keys is not None:
         _load(context, keys, security)
     elif side is Side.SERVER:
-        raise ConfigError("ssl.keystore.location", "", "is required: a listener with TLS has a certificate")
+        needs_trust = _verify_mode(security) and read_trust_store(security) is None
+        also = "; so is ssl.truststore.location: ssl.client.auth asks for the other's" if needs_trust else ""
+        raise ConfigError("ssl.keystore.location", "", f"is required: a listener with TLS has a certificate{also}")
     _set_trust(context, security, side)
     return context, inf if keys is None else keys.expires_s
 
@@ -113,14 +115,19 @@ def refusal(security: Security, host: str | None) -> str | None:
     return None
 
 
+def _verify_mode(security: Security) -> ssl.VerifyMode:
+    """Whether a listener asks those who dial it for a certificate."""
+    asked = {"required": ssl.CERT_REQUIRED, "requested": ssl.CERT_OPTIONAL}
+    return asked.get(security.text("ssl.client.auth").lower(), ssl.CERT_NONE)
+
+
 def _set_trust(context: ssl.SSLContext, security: Security, side: Side) -> None:
-    authentication = security.text("ssl.client.auth", "none").lower()
     if side is Side.CLIENT:
         context.check_hostname = bool(security.text("ssl.endpoint.identification.algorithm", "https"))
-    elif authentication == "none":
-        return
+    elif asked := _verify_mode(security):
+        context.verify_mode = asked
     else:
-        context.verify_mode = ssl.CERT_REQUIRED if authentication == "required" else ssl.CERT_OPTIONAL
+        return
     trusted = read_trust_store(security)
     if trusted is not None:
         try:
