@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -96,12 +97,12 @@ class Environment:
         for old in self._path.iterdir():
             if old != self._lock:
                 shutil.rmtree(old) if old.is_dir() and not old.is_symlink() else old.unlink()
-        try:
-            run([sys.executable, "-m", "venv", str(self._path)])
-        except SetupError as error:
-            package = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
-            advice = f"{sys.executable} cannot make environments. On Debian and Ubuntu: apt-get install {package}"
-            raise SetupError(f"{error}\n{advice}", status=2) from None
+        if find_spec("ensurepip") is None:  # Debian's and Ubuntu's Pythons have it in a package of its own
+            packages = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
+            done = subprocess.run([str(self._root / "bin" / "_packages"), packages], check=False)
+            if done.returncode != 0:
+                raise SetupError(f"{sys.executable} cannot make environments without {packages}", status=2)
+        run([sys.executable, "-m", "venv", str(self._path)])
 
     def _sign(self) -> None:
         """Add the package and `lab` to the environment's path, and record which clone it belongs to."""

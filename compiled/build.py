@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from compiled.constructors import with_constructors
-from compiled.modules import compiled_files
+from compiled.modules import OPT_LEVEL, compiled_files
 from pykraft.process.extras import cache_folder
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -67,7 +67,7 @@ def _key(*folders: Path) -> str:
             if file.is_file() and "__pycache__" not in file.parts:
                 content = file.read_bytes()
                 told.update(f"{file.relative_to(folder)} {len(content)}\n".encode() + content)
-    told.update(f"{sys.version} {sys.prefix} mypy {version('mypy')}".encode())
+    told.update(f"{sys.version} {sys.prefix} mypy {version('mypy')} -O{OPT_LEVEL}".encode())
     return told.hexdigest()[:16]
 
 

@@ -18,7 +18,7 @@ from mypyc.build import mypycify
 from setuptools import setup
 from setuptools.command.build_ext import build_ext
 
-from compiled.modules import compiled_files
+from compiled.modules import OPT_LEVEL, compiled_files
 
 NAME: Final = "pykraft"
 """The shared code of all modules is in ``pykraft__mypyc``, beside the package."""
@@ -61,9 +61,8 @@ def main() -> None:
     options = Path("mypy.ini")
     options.write_text(OPTIONS)
     files = [str(file) for file in compiled_files(Path("src/pykraft"))]
-    extensions = mypycify(
-        ["--config-file", str(options), *files], opt_level="2", debug_level="0", multi_file=True, group_name=NAME
-    )
+    options_of_mypy = ["--config-file", str(options), *files]
+    extensions = mypycify(options_of_mypy, opt_level=OPT_LEVEL, debug_level="0", multi_file=True, group_name=NAME)
     setup(name=NAME, packages=[], ext_modules=extensions, cmdclass={"build_ext": BuildOnAllCores})
 
 

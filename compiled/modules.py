@@ -15,9 +15,12 @@ Of the simulator, what every event of a world passes: its machines and networks,
 Source: ours (ADR 116).
 """
 
+import os
 from pathlib import Path
 from typing import Final
 
+OPT_LEVEL: Final = os.environ.get("MYPYC_OPT_LEVEL", "2")
+"""How much the C compiler optimizes; tests that only compare results need nothing, which takes it half of the time."""
 PATTERNS: Final = (
     "types.py",
     "core/**/*.py",

@@ -1,7 +1,6 @@
 """Hooks of mkdocs: the pages of the lessons, and a search that is not buried under decisions and results."""  # noqa: INP001 - by its path
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -11,18 +10,8 @@ from mkdocs.structure.files import File, Files
 
 from pykraft.sim.lessons.lesson import find, load_lessons
 
-NOT_SEARCHED: Final = (
-    "adr/",
-    "notes/",
-    "api/",
-    "chaos/",
-    "conformance/",
-    "demo/",
-    "kafka-tests/",
-    "performance/",
-    "simulation/",
-)
-"""Pages that are reached by links; the titles of all but decisions and notes stay in the index."""
+TITLES_ONLY: Final = ("Start", "Records")
+"""Sections of the menu whose pages the search finds by their titles; decisions and notes it does not find at all."""
 AFTER_SEARCH: Final = -100
 
 
@@ -34,17 +23,22 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 @event_priority(AFTER_SEARCH)
-def on_post_build(config: Mapping[str, str]) -> None:
-    """Take the text of these pages out of the index that the search plugin has written, and decisions altogether."""
-    path = Path(config["site_dir"]) / "search" / "search_index.json"
+def on_post_build(config: MkDocsConfig) -> None:
+    """Take the text of records out of the index that the search plugin has written, and decisions altogether."""
+    path = Path(config.site_dir) / "search" / "search_index.json"
     index = json.loads(path.read_text())
-    index["docs"] = [found for each in index["docs"] if (found := searched(each)) is not None]
+    menu = {title: pages for section in config.nav or () for title, pages in section.items()}
+    listed = {page for title in TITLES_ONLY for entry in menu[title] for page in entry.values()}
+    titles_only = {page.removesuffix("index.md").removesuffix(".md") + "/" * (page != "index.md") for page in listed}
+    index["docs"] = [found for each in index["docs"] if (found := searched(each, titles_only)) is not None]
     path.write_text(json.dumps(index, separators=(",", ":")))
 
 
-def searched(entry: dict[str, str]) -> dict[str, str] | None:
+def searched(entry: dict[str, str], titles_only: set[str]) -> dict[str, str] | None:
     """What the search knows of a page or of a section, or None."""
     page, _, section = entry["location"].partition("#")
-    if not page.startswith(NOT_SEARCHED):
+    if page.startswith(("adr/", "notes/")):
+        return None
+    if page not in titles_only:
         return entry
-    return None if section or page.startswith(("adr/", "notes/")) else entry | {"text": ""}
+    return None if section else entry | {"text": ""}

@@ -8,6 +8,7 @@ one.
 import asyncio
 import inspect
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,6 +92,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     package must be reached by its own tests and those of the packages below the server. Of those the ones that try
     thousands of cases are marked ``no_cover`` where they are: the others reach all that these do.
     """
+    if not (TESTS.parent / ".git").exists() and shutil.which("git") is None:
+        # An unpacked source distribution, from which nobody makes a release.
+        items[:] = [item for item in items if item.get_closest_marker("git") is None]
     for item in items:
         if not FOLLOWED.intersection(item.path.relative_to(TESTS).parts[:1]):
             item.add_marker(pytest.mark.no_cover)

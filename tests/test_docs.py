@@ -1,5 +1,7 @@
 """The pages match the code: the table of states, and the commands and files of the README.
 
+Each page is in the menu, in the section of its kind, begins with what it is for, and is short if one reads it.
+
 The site of the documentation, built and seen in a browser: it fits every window and asks no other host.
 """
 
@@ -17,8 +19,10 @@ from typing import get_args
 
 import click
 import pytest
+import yaml
 
 from lab.cli.main import pykraft
+from pykraft.cli.main import pykraft as shipped
 from pykraft.config.properties import node_config, parse_properties
 from pykraft.core.state import State
 from pykraft.core.transitions import EITHER, HIGHER, MOVES, SAME
@@ -27,6 +31,10 @@ from tests.browser import OpenPage
 from tests.look import Scheme, faults_of, in_all_windows
 from tests.tidy.repository import ROOT
 
+LOOKED_UP = {"Reference", "Records"}
+"""Sections of the menu whose pages may be long, since one looks things up there."""
+READ_WORDS_MAX = 2_500
+DOORS = ("build.md", "operate.md", "study.md")
 WORDS = {SAME: "same", HIGHER: "higher", EITHER: "either", None: ""}
 
 
@@ -47,6 +55,26 @@ def map_of_packages() -> str:
             found.append(f"`{path.parent.name}`: {clause}")
         lines.append(textwrap.fill(f"`{folder}/`: " + " · ".join(found) + ".", 120, break_on_hyphens=False))
     return "\n\n".join(lines)
+
+
+def options_of(command: click.Command, name: str) -> str:
+    """What ``--help`` says of a command, and of each command of a group, in Markdown."""
+    context = click.Context(command, info_name=name)
+    if isinstance(command, click.Group):
+        found = [(each, command.get_command(context, each)) for each in command.list_commands(context)]
+        return "\n".join(options_of(each, f"{name} {word}") for word, each in found if each and not each.hidden)
+    usage = " ".join([name, *command.collect_usage_pieces(context)])
+    said = (command.help or "").partition("\n\n")[0]
+    rows = [each.get_help_record(context) for each in command.params if isinstance(each, click.Option)]
+    lines = [f"## {name}", "", plain(said), "", f"`{usage}`", ""]
+    lines += ["| option | meaning |", "|---|---|"] if any(rows) else []
+    cells = [(row[0].replace("|", "\\|"), plain(row[1])) for row in rows if row]
+    return "\n".join([*lines, *(f"| `{option}` | {meaning} |" for option, meaning in cells)]) + "\n" * bool(cells)
+
+
+def plain(text: str) -> str:
+    """The text on one line, without a meaning for Markdown or HTML."""
+    return re.sub(r"([|*<])", r"\\\1", " ".join(text.split()))
 
 
 def commands(page: str) -> Iterator[list[str]]:
@@ -72,6 +100,64 @@ def test_the_readme_maps_every_package(request: pytest.FixtureRequest) -> None:
     if request.config.getoption("--rewrite"):
         path.write_text(expected)
     assert path.read_text() == expected
+
+
+def test_the_page_of_all_commands_is_their_help(request: pytest.FixtureRequest) -> None:
+    path = ROOT / "docs" / "commands.md"
+    head, _, rest = path.read_text().partition("<!-- commands -->\n")
+    listed = options_of(shipped, "pykraft")
+    expected = f"{head}<!-- commands -->\n\n{listed}\n<!-- end -->{rest.partition('<!-- end -->')[2]}"
+    if request.config.getoption("--rewrite"):
+        path.write_text(expected)
+    assert path.read_text() == expected
+
+
+def test_the_first_page_of_the_site_says_what_the_readme_says(request: pytest.FixtureRequest) -> None:
+    """What it guarantees, and why this one: the table's links lead to pages beside it."""
+    said = (ROOT / "README.md").read_text().partition("## What it guarantees\n")[2].partition("\n## Three doors")[0]
+    path = ROOT / "docs" / "index.md"
+    head, _, rest = path.read_text().partition("<!-- of the README -->\n")
+    said = f"## What it guarantees\n{said}".replace("](docs/", "](")
+    expected = f"{head}<!-- of the README -->\n\n{said}\n<!-- end -->{rest.partition('<!-- end -->')[2]}"
+    if request.config.getoption("--rewrite"):
+        path.write_text(expected)
+    assert path.read_text() == expected
+
+
+def menu() -> dict[str, str]:
+    """Each page of the site's menu with its section."""
+    sections = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
+    pages = [
+        (page, title) for each in sections for title, entries in each.items() for e in entries for page in e.values()
+    ]
+    assert len(dict(pages)) == len(pages), "a page is in two sections"
+    return dict(pages)
+
+
+def test_every_page_is_in_the_menu() -> None:
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")}
+    assert menu().keys() - {"adr/README.md", "notes/README.md"} == pages
+
+
+@pytest.mark.parametrize("page", menu())
+def test_a_page_begins_with_what_it_is_for(page: str) -> None:
+    """A paragraph of text, before the first heading, block of code, list or table."""
+    text = (ROOT / "docs" / page).read_text()
+    assert re.match(r"# .+\n\n[A-Z`\[](?!``).+[.:]\n", text), text[:200]
+
+
+@pytest.mark.parametrize("page", [page for page, section in menu().items() if section not in LOOKED_UP])
+def test_a_page_that_is_read_is_short(page: str) -> None:
+    assert len((ROOT / "docs" / page).read_text().split()) <= READ_WORDS_MAX
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_door_is_a_path_of_five_pages(door: str) -> None:
+    steps = re.findall(r"^(\d)\. \[.+?\]\(([a-z-]+\.md)\)", (ROOT / "docs" / door).read_text(), re.MULTILINE)
+    assert [number for number, _ in steps] == ["1", "2", "3", "4", "5"]
+    assert {page for _, page in steps} <= menu().keys() - {*DOORS, "index.md"}
+    for page in ("README.md", "docs/index.md"):
+        assert f"{door})" in (ROOT / page).read_text()
 
 
 @pytest.mark.conformance("H15")
@@ -153,9 +239,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_search_leaves_out_decisions_and_tables_of_results(site: Path) -> None:
     index = json.loads((site / "search" / "search_index.json").read_text())["docs"]
     found = {each["location"]: each["text"] for each in index}
-    assert found["simulation/"] == ""
     assert {"cli/#dynamic-voters", "embedding/#commands"} <= found.keys()
-    assert not [location for location in found if location.startswith(("adr/", "notes/", "simulation/#"))]
+    assert not [location for location in found if location.startswith(("adr/", "notes/"))]
+    for page, section in menu().items():
+        location = page.removesuffix("index.md").replace(".md", "/")
+        if section in {"Start", "Records"} and "/README" not in page:
+            assert [found[each] for each in found if each.partition("#")[0] == location] == [""], page
 
 
 @pytest.mark.browser

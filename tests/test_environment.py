@@ -7,9 +7,9 @@ import importlib.util
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 
 import pytest
 
@@ -170,16 +170,99 @@ def test_a_clone_that_was_moved_gets_a_new_environment(
     assert installed(calls) == ["run"]
 
 
-def test_without_venv_the_debian_package_is_named(
+def test_without_venv_the_debian_package_is_installed_or_named(
     clone: Path, setup: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def run(command: Sequence[str]) -> str:
-        raise setup.SetupError(f"this failed: {command}", status=1)
-
-    monkeypatch.setattr(setup, "run", run)
+    calls: list[list[str]] = []
+    monkeypatch.setattr(setup, "run", recording(calls, clone))
+    monkeypatch.setattr(setup, "find_spec", lambda _: None)
     monkeypatch.setattr(setup, "ROOT", clone)
+    package = f"python3.{sys.version_info.minor}-venv"
+    executable(clone / "bin" / "_packages", f'[ "$*" = {package} ] && exit 2')
     assert setup.main(["run"]) == 2
-    assert f"apt-get install python3.{sys.version_info.minor}-venv" in capsys.readouterr().err
+    assert calls == []
+    assert f"cannot make environments without {package}" in capsys.readouterr().err
+    executable(clone / "bin" / "_packages", f'[ "$*" = {package} ]')
+    assert setup.main(["run"]) == 0
+    assert calls[0][1:3] == ["-m", "venv"]
+
+
+TOOLS = ("bash", "dirname", "env", "mktemp", "nproc", "readlink", "rm", "sh", "sort", "tail", "tr", "true")
+"""What a bare Debian has, and bin/test uses."""
+
+
+def on_a_bare_machine(
+    clone: Path,
+    *stages: str,
+    user_id: int = 0,
+    variables: Mapping[str, str] = MappingProxyType({}),
+    programs: Mapping[str, str] = MappingProxyType({}),
+) -> subprocess.CompletedProcess[str]:
+    """Run bin/test as this user, on a machine with `TOOLS` and these programs. All tests pass there."""
+    for name in ("test", "_packages", "_newest"):
+        shutil.copy(ROOT / "bin" / name, clone / "bin")
+    executable(clone / "bin" / "_environment", "echo true")
+    tools = clone / "tools"
+    tools.mkdir()
+    for name in TOOLS:
+        found = shutil.which(name)
+        assert found is not None
+        (tools / name).symlink_to(found)
+    for name, text in {"id": f"echo {user_id}", **programs}.items():
+        executable(tools / name, text)
+    environment = {"PATH": str(tools), "HOME": str(tools), "PYENV_ROOT": str(tools), **variables}
+    command = [str(clone / "bin" / "test"), *stages]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+PACKAGES = "ca-certificates chromium default-jdk-headless golang-go maven npm"
+NO_QUESTION = '[ "$1" = -n ] && shift && exec "$@"'
+QUESTION = "echo sudo: a password is required >&2; exit 1"
+
+
+@pytest.mark.parametrize(
+    ("user_id", "programs"),
+    [(1_000, {"apt-get": "exit 3"}), (1_000, {"apt-get": "exit 3", "sudo": QUESTION}), (0, {})],
+    ids=["no sudo", "sudo asks", "no apt"],
+)
+def test_what_stages_lack_is_one_line_to_paste_before_the_first_starts(
+    clone: Path, user_id: int, programs: dict[str, str]
+) -> None:
+    done = on_a_bare_machine(clone, "unit", "kafka", "pages", user_id=user_id, programs=programs)
+    assert (done.returncode, done.stdout) == (2, "")
+    install = f"DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends {PACKAGES}"
+    assert done.stderr.splitlines()[-1] == f"sudo sh -c 'apt-get update -q && {install}'"
+
+
+@pytest.mark.parametrize(
+    ("user_id", "programs"), [(0, {}), (1_000, {"sudo": NO_QUESTION})], ids=["root", "sudo without a question"]
+)
+def test_who_may_gets_what_stages_lack_and_they_run(clone: Path, user_id: int, programs: dict[str, str]) -> None:
+    apt = {"apt-get": f'echo "$*" >>{clone}/apt'}
+    done = on_a_bare_machine(clone, "kafka", "pages", user_id=user_id, programs={**apt, **programs})
+    assert done.returncode == 0, done
+    asked = (clone / "apt").read_text().splitlines()
+    assert asked == ["update -q", f"install -q -y --no-install-recommends {PACKAGES}"]
+    assert [line.split()[-1] for line in done.stdout.splitlines()[-2:]] == ["passed", "passed"]
+
+
+def test_nothing_runs_when_apt_fails(clone: Path) -> None:
+    done = on_a_bare_machine(clone, "pages", programs={"apt-get": "echo E: no network >&2; exit 100"})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines() == ["pykraft: installing chromium", "E: no network"]
+
+
+def test_a_stage_that_needs_nothing_installs_nothing(clone: Path) -> None:
+    done = on_a_bare_machine(clone, "unit", programs={"apt-get": "exit 100"})
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("variables", "status"), [({}, 0), ({"NEWEST_REQUIRED": "1"}, 1)])
+def test_the_oldest_python_alone_has_nothing_to_repeat(clone: Path, variables: dict[str, str], status: int) -> None:
+    done = on_a_bare_machine(clone, "newest", variables=variables)
+    assert done.returncode == status
+    assert ("so there is nothing to repeat" in done.stdout) == (status == 0)
+    assert "there is no Python newer than 3.11" in done.stderr
 
 
 def test_an_unknown_set_is_refused_with_the_known_ones(
@@ -248,7 +331,7 @@ def test_without_a_python_newer_than_3_11_the_newest_is_asked_for_in_words(tmp_p
         text=True,
         check=False,
     )
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (3, "")
     assert "there is no Python newer than 3.11" in done.stderr
     assert "NEWEST_PYTHON" in done.stderr
 

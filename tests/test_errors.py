@@ -1,5 +1,7 @@
 """The error tree is as its module draws it, the codes are Kafka's, and each message says what to do."""
 
+import pickle
+
 import kio.schema.errors
 import pytest
 
@@ -74,3 +76,9 @@ def test_corruption_says_where_what_was_expected_and_what_was_found() -> None:
     error = CorruptionError("a/log", position=61, expected="magic 2", found="magic 9", repair="cut it")
     assert str(error) == "a/log: at position 61: expected magic 2, found magic 9; cut it"
     assert (error.position, error.expected, error.found) == (61, "magic 2", "magic 9")
+
+
+def test_errors_of_other_processes_are_what_they_were_there() -> None:
+    told = CorruptionError("/data/0.log", position=7, expected="a", found="b", repair="look")
+    here = pickle.loads(pickle.dumps(told))  # noqa: S301 - our own
+    assert (type(here), str(here), vars(here)) == (CorruptionError, str(told), vars(told))

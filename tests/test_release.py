@@ -1,19 +1,30 @@
 """`bin/release`: it refuses what is not ready, and a release has version, change log, commit, tag and distributions.
 
-The list of dependencies is made by a tool that only releases install; here it is a fake.
+What is built follows from the commit alone, and the provenance says what it was built of.
+
+Tools that only releases install, and the site, are fakes here, and nothing is tried; `bin/release --build` does all.
 """
 
+import base64
 import importlib.util
+import json
 import shutil
 import subprocess
+import tarfile
+from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from pykraft import __version__
 from tests.tidy.repository import ROOT
+
+pytestmark = pytest.mark.git
 
 AS_SOMEBODY = ("-c", "user.name=somebody", "-c", "user.email=somebody@example.org", "-c", "commit.gpgsign=false")
 
@@ -33,17 +44,27 @@ def release(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     spec.loader.exec_module(module)
     real: Any = module.run
 
-    def run(command: list[str], root: Path) -> str:
+    def run(command: list[str], root: Path, variables: Mapping[str, str] = MappingProxyType({})) -> str:
         if command[0] == "git":
-            return str(real(["git", *AS_SOMEBODY, *command[1:]], root))
+            return str(real(["git", *AS_SOMEBODY, *command[1:]], root, variables))
         if "cyclonedx_py" in command:
             Path(command[command.index("-o") + 1]).write_text(
                 Path(command[command.index("--pyproject") + 1]).read_text()
             )
             return ""
-        return str(real(command, root))
+        if "mkdocs" in command:
+            site = Path(command[command.index("--site-dir") + 1])
+            site.mkdir()
+            (site / "index.html").write_text("a page")
+            return ""
+        if "twine" in command:
+            assert {Path(word).suffix for word in command[-2:]} == {".whl", ".gz"}
+            return ""
+        return str(real(command, root, variables))
 
     monkeypatch.setattr(module, "run", run)
+    monkeypatch.setattr(module, "smoke", lambda root, wheel: None)
+    monkeypatch.setattr(module, "works", lambda *_: False)
     return module
 
 
@@ -83,11 +104,85 @@ def test_a_release_is_a_commit_with_a_tag_and_its_distributions(
         "pykraft-7.0.0.tar.gz",
         "pykraft-7.0.0.cdx.json",
         "pykraft-7.0.0-spark.cdx.json",
+        "pykraft-7.0.0-site.tar.gz",
+        "pykraft-7.0.0.intoto.json",
     }
     assert 'version = "7.0.0"' in (clone / "dist" / "pykraft-7.0.0.cdx.json").read_text()
-    said = capsys.readouterr().out
-    assert [name for name in names if name not in said] == []
-    assert "git push --follow-tags" in said
+    said = capsys.readouterr()
+    assert [name for name in names if name not in said.out] == []
+    assert "git push --follow-tags" in said.out
+    assert "no image: " in said.err
+    assert "the provenance is not signed" in said.err
+
+
+def test_what_is_built_follows_from_the_commit_and_says_so(release: ModuleType, clone: Path) -> None:
+    (clone / "requirements").mkdir()
+    (clone / "requirements" / "run.txt").write_text("click==8.4\n")
+    (clone / "src" / "pykraft" / "other.py").write_text("in no commit")
+    assert release.main(["--build"], clone) == 0
+    dist = clone / "dist"
+    with tarfile.open(dist / f"pykraft-{__version__}.tar.gz") as sdist:
+        assert "other.py" not in {Path(name).name for name in sdist.getnames()}
+    stated = json.loads((dist / f"pykraft-{__version__}.intoto.json").read_text())
+    told = {each["name"]: each["digest"]["sha256"] for each in stated["subject"]}
+    assert len(told) == 5
+    assert told == {path.name: release.digest(path) for path in dist.iterdir() if ".intoto." not in path.name}
+    commit, lock = stated["predicate"]["buildDefinition"]["resolvedDependencies"]
+    assert commit["digest"]["gitCommit"] == git(clone, "rev-parse", "HEAD")
+    assert lock["digest"]["sha256"] == release.digest(clone / "requirements" / "run.txt")
+
+
+def test_what_differs_the_second_time_is_refused(
+    release: ModuleType, clone: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def built(_: Path, folder: Path, *__: str) -> list[Path]:
+        folder.mkdir(parents=True)
+        for name in ("a.whl", "a.tar.gz"):
+            (folder / name).write_text(str(folder) if name == "a.whl" else "the same")
+        return [folder / "a.whl", folder / "a.tar.gz"]
+
+    monkeypatch.setattr(release, "build_of_commit", built)
+    assert release.main(["--build"], clone) == 1
+    assert capsys.readouterr().err.endswith("not the same bytes: a.whl\n")
+
+
+def test_an_archive_has_nothing_of_this_machine(release: ModuleType, tmp_path: Path) -> None:
+    for at in (1, 2):
+        page = tmp_path / str(at) / "site" / "sub" / "page.html"
+        page.parent.mkdir(parents=True)
+        page.write_text("a page")
+        page.chmod(0o600 + at * 0o20)
+        (tmp_path / str(at) / "packed").mkdir()
+        release.archive(page.parent.parent, tmp_path / str(at) / "packed" / "site.tar.gz", 7)
+    one, other = (tmp_path / str(at) / "packed" / "site.tar.gz" for at in (1, 2))
+    assert release.digest(one) == release.digest(other)
+
+
+def test_a_key_signs_the_provenance(release: ModuleType, clone: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    private = Ed25519PrivateKey.generate()
+    folder = tmp_path_factory.mktemp("key")
+    (folder / "key.pem").write_bytes(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    (clone / "dist").mkdir()
+    (folder / "a.whl").write_text("a wheel")
+    path = release.write_provenance(clone, "1.0.0", "c0ffee", "7", [folder / "a.whl"], folder / "key.pem")
+    envelope = json.loads(path.read_text())
+    payload, kind = base64.b64decode(envelope["payload"]), envelope["payloadType"]
+    assert [each["name"] for each in json.loads(payload)["subject"]] == ["a.whl"]
+    [signature] = envelope["signatures"]
+    encoded = f"DSSEv1 {len(kind)} {kind} {len(payload)} ".encode() + payload
+    private.public_key().verify(base64.b64decode(signature["sig"]), encoded)
+
+
+def test_another_key_is_refused(release: ModuleType, tmp_path: Path) -> None:
+    with pytest.raises(release.ReleaseError, match="No such file"):
+        release.signed(b"", tmp_path / "absent")
+    (tmp_path / "key").write_text("no key")
+    with pytest.raises(release.ReleaseError, match=f"--key {tmp_path / 'key'}: "):
+        release.signed(b"", tmp_path / "key")
+    other = generate_private_key(65_537, 2_048)
+    (tmp_path / "key").write_bytes(other.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    with pytest.raises(release.ReleaseError, match="give an Ed25519 key"):
+        release.signed(b"", tmp_path / "key")
 
 
 @pytest.mark.parametrize(

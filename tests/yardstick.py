@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from pykraft.sim.run.simulation import call_in_workers
+from pykraft.process.workers import call_in_workers
 from pykraft.sim.run.world import Outcome
 from tests.documented import test_json_keys, test_names
 from tests.sim.mutants.search import live, recorded

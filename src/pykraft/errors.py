@@ -131,6 +131,10 @@ def error_name(code: int) -> str:
 class PykraftError(Exception):
     """Root of all errors that pykraft raises on purpose."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """For errors of worker processes: Python would make them anew with the message as the only argument."""
+        return Exception.__new__, (type(self), *self.args), self.__dict__
+
 
 class ProtocolError(PykraftError):
     """A peer sent what the protocol does not allow; ``code`` is the Kafka error to answer with."""

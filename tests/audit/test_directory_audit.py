@@ -17,11 +17,12 @@ from pathlib import Path
 import pytest
 
 from pykraft.audit import directory_audit
+from pykraft.audit.directory_audit import DirectoryAudit, run_audits, run_here
 from pykraft.audit.findings import AuditReport
 from pykraft.audit.narrow import ByteDifference
-from pykraft.audit.plan import AuditedPartition
+from pykraft.audit.plan import AuditedPartition, SnapshotTask
 from pykraft.client.serde import bytes_serde
-from pykraft.errors import UsageError
+from pykraft.errors import StorageError, UsageError
 from pykraft.local.journal import Acknowledged, RecordSpan
 from pykraft.log.offline.verify import PartitionReport, verify
 from pykraft.log.offline.verify_log import LogSummary
@@ -29,7 +30,7 @@ from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.meta import encode_meta
 from pykraft.snapshot.writer import SnapshotWriter
 from pykraft.types import Epoch, EpochStart, Offset
-from tests.audit.planted import Planted, plant_all
+from tests.audit.planted import PLANTS, Planted, plant_all
 from tests.audit.replicas import audited, judged_log, kafkas_replicas, our_replicas, written
 from tests.log.data_directory import META
 from tests.snapshot.snapshots import id_of
@@ -52,6 +53,25 @@ def test_all_planted_damages_are_named(share: int, tmp_path: Path) -> None:
     sources = [our_replicas(tmp_path / "ours"), *map(kafkas_replicas, RECORDINGS)]
     planted = list(plant_all(sources, tmp_path / "copies", DAMAGES // SHARES, SEED + share))
     assert [str(one) for one in planted if not is_named(one)] == []
+
+
+@pytest.mark.parametrize("size_bytes_max", [2**40, -1], ids=["one process", "a process for each core"])
+def test_this_machine_finds_the_same_in_one_process_and_in_many(
+    size_bytes_max: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(directory_audit, "ONE_PROCESS_SIZE_BYTES_MAX", size_bytes_max)
+    sources = [our_replicas(tmp_path / "ours"), *map(kafkas_replicas, RECORDINGS)]
+    several = [one.directories for one in plant_all(sources, tmp_path / "copies", 2 * len(PLANTS), SEED)]
+    reports = run_audits([DirectoryAudit(OsFs(), each) for each in several], run_here)
+    assert reports == [audited(each) for each in several]
+    assert all(report.damage for report in reports)
+
+
+def test_an_error_of_a_worker_is_raised_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(directory_audit, "ONE_PROCESS_SIZE_BYTES_MAX", -1)
+    gone = SnapshotTask(path=tmp_path / "00000000000000000030-0000000001.checkpoint")
+    with pytest.raises(StorageError, match=gone.path.stem):
+        run_here([gone])
 
 
 @pytest.mark.parametrize("recording", RECORDINGS)

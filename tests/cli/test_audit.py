@@ -1,4 +1,7 @@
-"""``pykraft audit``: rows, words, page and exit status. The executors are this process: tests/spark has Spark's."""
+"""``pykraft audit``: rows, words, page and exit status without Spark, and with a session whose executors are here.
+
+tests/spark has Spark's own.
+"""
 
 import json
 import sys
@@ -24,16 +27,26 @@ JOB = "pykraft.spark.audit_job"
 
 @pytest.fixture
 def replicas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Three directories, and a session whose executors are this process."""
+    """Three directories, and nothing of Spark can be imported."""
+    for name in ("pyspark", "pyarrow", "numpy", "pandas", "py4j", JOB):
+        monkeypatch.setitem(sys.modules, name, None)
+    return our_replicas(tmp_path)
+
+
+@pytest.fixture
+def masters(monkeypatch: pytest.MonkeyPatch, replicas: list[Path]) -> list[str]:
+    """The masters that sessions were opened at; their executors are this process."""
+    del replicas
+    opened: list[str] = []
 
     @contextmanager
     def session(settings: Mapping[str, str]) -> Iterator[None]:
-        assert settings["spark.master"].startswith("local[")
+        opened.append(settings["spark.master"])
         yield None
 
     monkeypatch.setattr(pykraft.spark.session.master, "session_at", session)
     monkeypatch.setitem(sys.modules, JOB, SimpleNamespace(run_on=lambda _, tasks: run_here(tasks)))
-    return our_replicas(tmp_path)
+    return opened
 
 
 def run(*words: object) -> Result:
@@ -79,11 +92,33 @@ def test_directories_of_two_clusters_are_wrong_usage_and_no_damage(replicas: lis
     assert exit_code(error) == 2
 
 
-def test_without_spark_it_says_how_to_get_it(replicas: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_finds_the_same_where_it_is_asked_for(replicas: list[Path], masters: list[str]) -> None:
+    flip(segments(next(replicas[1].glob("__*")))[0], 100)
+    here = run(*replicas, "--json")
+    assert masters == []
+    there = run(*replicas, "--json", "--master", "local[3]")
+    assert (there.exit_code, there.stdout, there.stderr) == (4, here.stdout, here.stderr)
+    run(*replicas, "--conf", "spark.ui.enabled=false")
+    run(*replicas, "--conf", "spark.master=spark://far:7077")
+    assert masters == ["local[3,4]", "local[*,4]", "spark://far:7077"]
+
+
+def test_much_is_read_all_the_same_and_it_says_that_spark_would_share_it(
+    replicas: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pykraft.cli.audit.SPARK_SIZE_BYTES_MIN", 1)
+    result = run(*replicas)
+    assert result.exit_code == 0
+    assert result.stdout == run(*replicas).stdout
+    assert "are read by this machine alone" in result.stderr
+    assert "pip install 'pykraft[spark]', then --master spark://host:port" in result.stderr
+
+
+def test_without_spark_a_master_says_how_to_get_it(replicas: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     class WithoutSpark(ModuleType):
         def __getattr__(self, name: str) -> None:
             raise ModuleNotFoundError("No module named 'pyarrow'", name="pyarrow")
 
     monkeypatch.setitem(sys.modules, JOB, WithoutSpark(JOB))
-    error = run(replicas[0]).exception
-    assert str(error) == "audit needs pyarrow, which is not installed: pip install 'pykraft[spark]'"
+    error = run(replicas[0], "--master", "local[2]").exception
+    assert str(error) == "audit --master needs pyarrow, which is not installed: pip install 'pykraft[spark]'"

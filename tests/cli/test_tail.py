@@ -153,6 +153,34 @@ def test_a_type_is_one_of_kafkas_and_of_a_decoded_log() -> None:
     assert str(unknown) == "--type TOPIC_RECROD: Kafka has no such type; did you mean TOPIC_RECORD?"
 
 
+@pytest.mark.parametrize(
+    ("since", "offsets"),
+    [
+        ("1970-01-01T00:00:00.899Z", ["0", "1", "2", "3"]),
+        ("1970-01-01T00:00:00.900Z", ["1", "2", "3"]),
+        ("1970-01-01T01:00:00.900+01:00", ["1", "2", "3"]),
+        ("1970-01-01T00:00:01", []),
+        ("2", ["2", "3"]),
+    ],
+)
+def test_records_since_a_time_or_an_offset(since: str, offsets: list[str]) -> None:
+    with served(small_log()) as bootstrap:
+        result = call("--bootstrap-controller", bootstrap, "--print-control", "--since", since)
+    assert [line.split("\t")[0] for line in result.output.splitlines()] == offsets
+
+
+def test_a_snapshot_is_left_out_that_is_older_and_another_word_is_refused() -> None:
+    with served(cleaned_log()) as bootstrap:
+        words = ("--bootstrap-controller", bootstrap, "--load-snapshot", "--since")
+        later = call(*words, "1970-01-01T00:00:00.005Z").output
+        as_old = call(*words, "1970-01-01T00:00:00.004Z").output
+        wrong = call(*words, "yesterday").exception
+    assert later == "157\t4\t1970-01-01T00:00:01.000Z\tafter\n"
+    assert len(as_old.splitlines()) == 41
+    assert isinstance(wrong, UsageError)
+    assert str(wrong).startswith("--since yesterday: give an offset, or a time such as")
+
+
 def test_other_values_are_decoded_on_request_also_those_of_a_snapshot() -> None:
     with served(cleaned_log()) as bootstrap:
         words = ("--bootstrap-controller", bootstrap, "--load-snapshot", "--cluster-metadata-decoder")

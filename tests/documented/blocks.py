@@ -5,18 +5,18 @@ commands, `python` a program, `text` what the block before it prints; `propertie
 """
 
 import re
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 from markdown_it import MarkdownIt
 
-from tests.tidy.repository import ROOT
+from tests.tidy.repository import ROOT, tracked
 
 FILES = ("python", "properties", "toml", "ini", "yaml", "json", "dockerfile")
 LANGUAGES = ("sh", "text", *FILES)
 """What a block may be. There is one word for each: `sh`, not `bash`, `shell` or `console`."""
+PAGE = re.compile(r"docs/.*\.md")
 MAY_BEGIN = re.compile(r"```|~~~| {4}|\t")
 """Where a block may begin, wherever it stands; a page without has none."""
 
@@ -80,12 +80,6 @@ def blocks(page: str) -> tuple[Block, ...]:
 
 
 def pages() -> tuple[str, ...]:
-    """The pages that hold blocks, of those that git tracks or would add."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard", "--", "README.md", "CONTRIBUTING.md", "docs/*.md"],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return tuple(page for page in sorted(set(listed.stdout.split())) if (ROOT / page).exists() and blocks(page))
+    """The pages that hold blocks, of those that belong to the repository."""
+    listed = [name for name in tracked() if name in {"README.md", "CONTRIBUTING.md"} or PAGE.fullmatch(name)]
+    return tuple(page for page in listed if (ROOT / page).exists() and blocks(page))

@@ -42,6 +42,8 @@ def run_page(path: str, output: Path, say: Say, rows: Table | None = None) -> No
     os.environ["PATH"] = f"{ROOT / 'bin'}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     with _at_most(row.timeout_s), Terminal(output) as terminal:
         page = _PageRun(rows, terminal, say)
+        for block in (each for earlier in row.after for each in blocks(earlier) if each.file_name):
+            _write(block.file_name, block.text)
         if row.given:
             page.command(path, row.given)
         for block in blocks(path):
@@ -114,15 +116,14 @@ class _PageRun:
         name = block.file_name or (f"block_{block.line}.py" if block.language == "python" else "")
         if not name:
             raise PageError("a comment in its first line must name the file that it is: # NAME")
-        (ROOT / name).parent.mkdir(parents=True, exist_ok=True)
-        (ROOT / name).write_text(block.text)
+        _write(name, block.text)
         if not block.file_name:
             if self._rows.of(block.page).is_notebook:
                 self._cells += block.text
                 programs = [each for each in blocks(block.page) if each.language == "python" and not each.file_name]
                 if block != programs[-1]:
                     return
-                (ROOT / name).write_text(self._cells)
+                _write(name, self._cells)
             command = f"python {name}"
             repeated = self._rows.is_repeated(block.page, command)
             self._printed = self.command(block.place, command, repeated=repeated)
@@ -138,6 +139,11 @@ class _PageRun:
                 continue
             if masked(line) not in remaining:
                 raise PageError(f"not printed (in this order): {line}\nprinted was:\n{self._printed}")
+
+
+def _write(name: str, text: str) -> None:
+    (ROOT / name).parent.mkdir(parents=True, exist_ok=True)
+    (ROOT / name).write_text(text)
 
 
 def masked(line: str) -> str:

@@ -78,11 +78,13 @@ class Eventually:
 class Page:
     """How a page is run: the stage of CI, what a reader has done before, and where each command ends the one before.
 
-    The programs of a notebook run as one, where the last of them stands.
+    The programs of a notebook run as one, where the last of them stands. A reader has saved the files of the pages in
+    ``after``, without running their commands.
     """
 
     path: str
     stage: str = "processes"
+    after: tuple[str, ...] = ()
     given: str = ""
     given_why: str = ""
     alternatives: tuple[str, ...] = ()
@@ -142,7 +144,8 @@ def _in_order(wanted: Iterable[str], words: list[str]) -> bool:
 def table() -> Table:
     """The table of this folder."""
     content: dict[str, list[dict[str, Any]]] = tomllib.loads((Path(__file__).parent / "table.toml").read_text())
-    pages = tuple(Page(**{**row, "alternatives": tuple(row.get("alternatives", ()))}) for row in content["page"])
+    lists = {"after", "alternatives"}
+    pages = tuple(Page(**{k: tuple(v) if k in lists else v for k, v in row.items()}) for row in content["page"])
     return Table(
         not_run=tuple(NotRun(**{**row, "starts": tuple(row["starts"])}) for row in content["not_run"]),
         shortened=tuple(Shortened(**row) for row in content["shortened"]),

@@ -141,6 +141,12 @@ def test_rows_of_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert "1\n2\n[" in said
 
 
+def test_a_reader_has_saved_the_files_of_an_earlier_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "earlier.md").write_text(f"{FENCE}python\n# one.py\nprint(1)\n{FENCE}\n{FENCE}sh\nfalse\n{FENCE}\n")
+    table = Table(by_path={"page.md": Page("page.md", after=("earlier.md",))})
+    assert "\n1\n[" in run(tmp_path, monkeypatch, "'''sh\npython one.py\n'''", table)
+
+
 def test_numbers_times_and_ids_are_masked() -> None:
     assert masked("1   of 3,000 at 12:30:01.5 by sqxZm1Px7K4CHlguwlypgQ") == "0 of 0 at 0 by ID"
 
@@ -257,7 +263,7 @@ def test_what_stays_is_repeated_or_alternative_is_printed() -> None:
         printed = [command for block, command in commands if block.page == row.page]
         assert any(command.startswith(row.starts) for command in [*printed, *programs]), row
     for page in table().page:
-        assert page.path in pages()
+        assert {page.path, *page.after} <= {*pages()}
         for start in page.alternatives:
             assert any(block.page == page.path and command.startswith(start) for block, command in commands)
 
@@ -271,7 +277,8 @@ def test_a_row_of_a_page_says_more_than_the_defaults() -> None:
 def test_a_file_that_a_page_names_is_used_by_its_commands() -> None:
     for block in all_blocks():
         if block.language in FILES and block.file_name and table().sampled(block) is None:
-            later = [command for after in blocks(block.page) for command in after.commands]
+            readers = [block.page, *(row.path for row in table().page if block.page in row.after)]
+            later = [command for reader in readers for after in blocks(reader) for command in after.commands]
             assert any(block.file_name in command for command in later), f"{block.place}: {block.file_name} is not used"
 
 

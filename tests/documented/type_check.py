@@ -24,7 +24,8 @@ from tests.tidy.repository import ROOT
 
 PAGES = (
     "README.md",
-    *("docs/cli.md", "docs/client.md", "docs/embedding.md", "docs/index.md", "docs/recipes.md", "docs/security.md"),
+    *("docs/cli.md", "docs/client.md", "docs/node.md", "docs/embedding.md", "docs/membership.md", "docs/new-code.md"),
+    *("docs/testing.md", "docs/web.md", "docs/first-steps.md", "docs/recipes.md", "docs/security.md"),
 )
 PACKAGES = ("pykraft.client", "pykraft.config", "pykraft.errors", "pykraft.machine", "pykraft.recipes")
 """What a program of these pages imports."""

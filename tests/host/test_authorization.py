@@ -459,7 +459,7 @@ SASL_NAMES: Final = {17: "SASL_HANDSHAKE", 36: "SASL_AUTHENTICATE"}
 
 
 def test_the_page_has_the_table(request: pytest.FixtureRequest) -> None:
-    path, mark, end = ROOT / "docs" / "security.md", "<!-- operations -->\n", "\n<!-- end -->"
+    path, mark, end = ROOT / "docs" / "security-reference.md", "<!-- operations -->\n", "\n<!-- end -->"
     page = path.read_text()
     before, _, rest = page.partition(mark)
     expected = f"{before}{mark}\n{table_of_needs()}\n{end}{rest.partition('<!-- end -->')[2]}"

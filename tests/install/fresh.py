@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import Distribution, distribution
@@ -78,8 +77,10 @@ def publish(folder: Path) -> Published:
     hatchling = [sys.executable, "-m", "hatchling", "build", "-d", str(folder)]
     check([*hatchling, "-t", "sdist"], cwd=ROOT)
     [sdist] = folder.glob("*.tar.gz")
-    with tarfile.open(sdist) as archive:
-        archive.extractall(folder / "source", filter="data")
+    (folder / "source").mkdir()
+    check(
+        ["tar", "-xf", str(sdist), "-C", str(folder / "source")]
+    )  # Python 3.11.2 has no filter, and newer ones ask for it
     [unpacked] = (folder / "source").iterdir()
     check([*hatchling, "-t", "wheel"], cwd=unpacked)
     [wheel] = folder.glob("*.whl")

@@ -1,4 +1,4 @@
-"""Tables of `docs/kafka.md` that runs by command write: each stands between two marks, and JSON beside the page has it.
+"""Tables of `docs/kafka-releases.md` that runs by command write, each between two marks; JSON beside the page has it.
 
 Invariant: the same document gives the same table, so a test can compare the page with it.
 """
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 DOCS: Final = ROOT / "docs"
-PAGE: Final = DOCS / "kafka.md"
+PAGE: Final = DOCS / "kafka-releases.md"
 
 
 def runs_in(document: Path) -> list[dict[str, Any]]:

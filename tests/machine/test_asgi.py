@@ -191,7 +191,7 @@ async def test_workers_have_different_numbers_and_a_new_one_takes_a_free_one(tmp
 @pytest.mark.processes
 def test_two_workers_of_uvicorn_share_the_documented_node(tmp_path: Path) -> None:
     raft, web = free_ports(2)
-    for block in blocks("docs/embedding.md"):
+    for block in (*blocks("docs/embedding.md"), *blocks("docs/web.md")):
         if block.file_name in {"counters.py", "web.py"}:
             (tmp_path / block.file_name).write_text(block.text.replace("127.0.0.1:9491", f"{HOST}:{raft}"))
     code = f"import os; os.chdir({str(tmp_path)!r}); from uvicorn.main import main; main()"

@@ -33,7 +33,7 @@ from tests.processes.rpc_edges import edges, places, plain, put
 CLIENTS: Final = ("CLIENTS",)
 INT64: Final = (-(2**63), -1, 0, 1, 2**31, 2**62, 2**63 - 1)
 OWN_SESSION: Final = 1
-"""Of the node itself: its first record. A stranger can execute commands in it (docs/security.md)."""
+"""Of the node itself: its first record. A stranger can execute commands in it (docs/threat-model.md)."""
 COMMANDS: Final = (
     b"",
     b"\xff\xfe not a command",

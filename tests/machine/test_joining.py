@@ -20,7 +20,7 @@ NAME = "_kraft._tcp.counters"
 
 @pytest.mark.processes
 async def test_three_processes_become_voters_and_the_first_one_comes_back(tmp_path: Path) -> None:
-    for block in blocks("docs/embedding.md"):
+    for block in (*blocks("docs/embedding.md"), *blocks("docs/membership.md")):
         if block.file_name in {"counters.py", "elastic.py"}:
             (tmp_path / block.file_name).write_text(block.text)
     ports = dict(enumerate(free_ports(3), start=1))

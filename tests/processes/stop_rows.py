@@ -270,7 +270,12 @@ ROWS: tuple[Row, ...] = (
     _row(
         "audit",
         opens(lambda scene, home: ["audit", str(scene.live_data), "--journal", _fifo(home, "journal.jsonl")]),
-        stage("asks Spark", lambda scene, home: ["audit", str(scene.live_data)], _many_nodes(3), is_progress=_any_line),
+        stage(
+            "asks Spark",
+            lambda scene, home: ["audit", str(scene.live_data), "--master", "local[*]"],
+            _many_nodes(3),
+            is_progress=_any_line,
+        ),
         is_spark=True,
     ),
     _runs_nodes("bench raft", "bench", "raft", "--peer", "none", *BENCH),

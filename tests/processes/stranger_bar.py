@@ -7,8 +7,8 @@ each API alone at the full rate, for the same time each. DescribeQuorum tells th
 and leader; it puts them into each request that has such a field. It also listens, names its own port as an endpoint,
 and answers whatever arrives there with the last epoch but one.
 
-Left out is what a protocol without authentication cannot withstand (docs/security.md): a Fetch that acknowledges, so
-each asks from the beginning, and requests of operators, which ``pykraft.operator.listeners=none`` switches off here.
+Left out is what a protocol without authentication cannot withstand (docs/threat-model.md): a Fetch that acknowledges,
+so each asks from the beginning, and requests of operators, which ``pykraft.operator.listeners=none`` switches off here.
 
 Oracles: in each of these times the quorum acknowledges at least half as much as before, no node ends, no epoch rises by
 more than 1,000, and no node takes more than 150 MiB.

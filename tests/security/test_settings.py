@@ -146,7 +146,7 @@ def test_unknown_protocol_is_refused_with_all_that_there_are() -> None:
 
 
 def test_documentation_names_each_property() -> None:
-    page = (ROOT / "docs" / "security.md").read_text()
+    page = (ROOT / "docs" / "security-reference.md").read_text()
     assert [name for name in (*TLS_NAMES, *SASL_NAMES) if f"`{name}`" not in page] == []
 
 

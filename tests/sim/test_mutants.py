@@ -197,7 +197,7 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
 )
 def test_the_page_of_the_simulation_draws_the_tables(request: pytest.FixtureRequest, mark: str, table: object) -> None:
     assert callable(table)
-    path = ROOT / "docs" / "simulation.md"
+    path = ROOT / "docs" / "simulation-reference.md"
     page = path.read_text()
     before, _, rest = page.partition(mark)
     expected = f"{before}{mark}\n{table()}\n{END}{rest.partition(END)[2]}"

@@ -30,6 +30,7 @@ def test_no_more_places_are_drawn_than_there_are(tmp_path: Path) -> None:
     assert draw(1, 5, tmp_path) == ["core/one.py:1 f"]
 
 
+@pytest.mark.git
 def test_places_may_be_those_that_have_changed(tmp_path: Path) -> None:
     def git(*arguments: str) -> None:
         who = ("-c", "user.name=x", "-c", "user.email=x")

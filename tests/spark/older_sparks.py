@@ -1,4 +1,4 @@
-"""Tries the source with older versions of Spark: what docs/spark.md says of each in its table of versions.
+"""Tries the source with older versions of Spark: what docs/spark-reference.md says of each in its table of versions.
 
     python -m tests.spark.older_sparks 3.5 4.0 4.1 4.2
 

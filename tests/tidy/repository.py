@@ -13,7 +13,10 @@ from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 GOLDEN = "tests/golden/"
-LEFT = (".venv", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", "__pycache__", "PKG-INFO", "dist")
+LEFT = (
+    *(".venv", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".import_linter_cache", "__pycache__"),
+    *("PKG-INFO", "dist", "spark-warehouse"),
+)
 """How the names of files and folders begin that tools leave in a source distribution."""
 
 

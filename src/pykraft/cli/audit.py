@@ -1,23 +1,30 @@
-"""``pykraft audit``: check the directories of all replicas on Spark, each for itself and against the others."""
+"""``pykraft audit``: check the directories of all replicas, each for itself and against the others."""
 
 import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 import click
 from rich.console import Console
 
-from pykraft.audit.directory_audit import DirectoryAudit, read_acknowledged, run_audits
+from pykraft.audit.directory_audit import DirectoryAudit, RunTasks, read_acknowledged, run_audits, run_here
 from pykraft.audit.findings import audit_page, lines
 from pykraft.cli.errors import EXIT_DIRECTORY
 from pykraft.cli.parsing.value import ExistingPath, NewFile, json_lines_option
 from pykraft.cli.printable import print_lines, printable
 from pykraft.errors import UsageError
 from pykraft.object_storage.files import Files
-from pykraft.process.extras import imported_for
+from pykraft.process.extras import imported_for, install
 from pykraft.text.words import counted
 
+SPARK_SIZE_BYTES_MIN: Final = 16 * 1024**3
+"""So much takes two cores 30 s to 3 minutes, which is more than it takes to start a Spark session."""
 
-@click.command(short_help="Check the directories of all replicas against each other, with Spark.")
+
+@click.command(short_help="Check the directories of all replicas against each other.")
 @click.argument(
     "directories",
     nargs=-1,
@@ -36,10 +43,8 @@ from pykraft.text.words import counted
 @json_lines_option("per log, finding and note, and a last one with the totals")
 @click.option(
     "--master",
-    default="local[*]",
-    show_default=True,
     metavar="URL",
-    help="Spark master: local[CORES], spark://host:port, …",
+    help="Let Spark do the work: spark://host:port, local[CORES], …  [default: processes of this machine]",
 )
 @click.option("--conf", "-c", "conf", multiple=True, metavar="KEY=VALUE", help="Spark property; may be repeated.")
 def audit(
@@ -48,7 +53,7 @@ def audit(
     journals: tuple[Path, ...],
     report: Path | None,
     as_json: bool,
-    master: str,
+    master: str | None,
     conf: tuple[str, ...],
 ) -> None:
     """Check each DIRECTORY as `verify` does, and compare the replicas byte by byte.
@@ -57,17 +62,16 @@ def audit(
     stopped nodes or copies; or its URI in object storage, s3://bucket/n1. It writes nothing there. Exits with 4 if
     something is damaged, lost or different.
     """
-    with imported_for("audit"):
-        from pykraft.spark.audit_job import run_on
-        from pykraft.spark.session.master import parse_conf, session_at, settings_at
-    settings = settings_at("pykraft audit", master=master, conf=parse_conf(conf))
     acknowledged = read_acknowledged(journals) if journals else None
     if acknowledged == []:
         raise UsageError(f"--journal {journals[0]}: nothing in it was acknowledged")
     # Report a wrong directory before Spark starts. Executors may have another working directory.
     one = DirectoryAudit(Files(), [path.absolute() for path in directories], acknowledged=acknowledged)
-    with session_at(settings) as spark, Console(stderr=True).status(f"reading {one.size_bytes} bytes"):
-        (found,) = run_audits([one], lambda tasks: run_on(spark, tasks))
+    with (
+        _executors(master, conf, one.size_bytes) as run,
+        Console(stderr=True).status(f"reading {one.size_bytes} bytes"),
+    ):
+        (found,) = run_audits([one], run)
     if report is not None:
         report.write_text(audit_page(found), encoding="utf-8")
     if as_json:
@@ -78,3 +82,25 @@ def audit(
     if not found.is_sound:
         click.echo(f"pykraft: {counted(found.damage_count, 'place')} damaged", err=True)
         raise SystemExit(EXIT_DIRECTORY)
+
+
+@contextmanager
+def _executors(master: str | None, conf: Sequence[str], size_bytes: int) -> Iterator[RunTasks]:
+    """What carries out the tasks: this machine, or Spark if it was asked for. Errors: UsageError; those of Spark."""
+    if master is None and not conf:
+        if size_bytes >= SPARK_SIZE_BYTES_MIN:
+            advice = f"{install('spark')}, then --master spark://host:port"
+            click.echo(
+                f"pykraft: {size_bytes / 2**30:,.0f} GiB are read by this machine alone; those of a Spark cluster "
+                f"would share them: {advice}",
+                err=True,
+            )
+        yield run_here
+        return
+    with imported_for("audit --master"):
+        from pykraft.spark.audit_job import run_on
+        from pykraft.spark.session.master import parse_conf, session_at, settings_at
+    given = parse_conf(conf)
+    where = master or given.get("spark.master", "local[*]")
+    with session_at(settings_at("pykraft audit", master=where, conf=given)) as spark:
+        yield partial(run_on, spark)

@@ -20,7 +20,7 @@ VARIABLE: Final = "_PYKRAFT_COMPLETE"
 """The scripts of `pykraft completion` set this variable to ask for candidates; `click.Command.main` answers."""
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "append": ("pykraft.cli.append.command", "Append lines to a live quorum, a record each."),
-    "audit": ("pykraft.cli.audit", "Check the directories of all replicas against each other, with Spark."),
+    "audit": ("pykraft.cli.audit", "Check the directories of all replicas against each other."),
     "certs": ("pykraft.cli.certs", "Write certificates for a quorum with TLS."),
     "completion": ("pykraft.cli.completion", "Print a completion script for a shell."),
     "dump": ("pykraft.cli.dump", "Print log, index, checkpoint and quorum-state files."),

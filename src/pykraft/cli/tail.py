@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -42,6 +42,9 @@ from pykraft.protocol.records import Record, decode_records, decode_values
 from pykraft.snapshot.files import stem_of
 from pykraft.types import Buffer, Offset, OffsetAndEpoch
 
+if TYPE_CHECKING:  # imported for --since alone
+    from pykraft.spark.metadata.directory import Moment
+
 OFFSET_MAX: Final = 2**63 - 1
 NO_OP: Final = "NO_OP_RECORD"
 _COMPACT: Final = json.JSONEncoder(separators=(",", ":"))
@@ -61,7 +64,12 @@ class TailOptions:
     types: frozenset[str]
     """Types of Kafka's metadata records; none: all."""
     excluded: frozenset[str]
+    since: Moment | None
     as_json: bool
+
+    def is_recent(self, offset: Offset, wall_ms: int) -> bool:
+        """Whether a record is later than `since`."""
+        return self.since is None or not self.since.includes(offset, wall_ms)
 
     def form(self, topic_name: str) -> Form:
         """How records of this topic are printed. Errors: UsageError when their types are not known."""
@@ -105,6 +113,9 @@ class _EnoughError(Exception):
 @click.command(short_help="Print the records of a live quorum.")
 @controllers_option
 @start_option
+@click.option(
+    "--since", metavar="WHEN", help="Only records later than a time, such as 2026-11-23T14:03, or from an offset on."
+)
 @click.option("--follow", "-f", is_flag=True, help="Keep printing new records as they commit; Ctrl-C ends it.")
 @click.option("--max-records", type=NumberType(int, 1), help="Stop after this many records.")
 @click.option("--print-control", is_flag=True, help="Also print control records.")
@@ -126,6 +137,7 @@ def tail(  # noqa: PLR0913 - one argument for each option
     *,
     bootstrap_controller: str,
     start: str,
+    since: str | None,
     follow: bool,
     max_records: int | None,
     print_control: bool,
@@ -155,6 +167,7 @@ def tail(  # noqa: PLR0913 - one argument for each option
         types=known_types("--type", types),
         # Programs get all that there is; people would not find anything between two no-ops a second.
         excluded=known_types("--exclude", exclude or (() if as_json else (NO_OP,))),
+        since=_moment(since),
         as_json=as_json,
     )
     asyncio.run(_print(options, wanted))
@@ -169,11 +182,19 @@ def parse_start(text: str) -> Start | Offset:
     return Offset(int(text))
 
 
+def _moment(text: str | None) -> Moment | None:
+    if text is None:
+        return None
+    from pykraft.spark.metadata.directory import parse_moment
+
+    return parse_moment(text, "--since")
+
+
 async def _print(options: ClientOptions, wanted: TailOptions) -> None:
     paper = _Paper(wanted)
 
     async def load_snapshot(reader: StateReader[bytes]) -> None:
-        await paper.load_snapshot(reader, wanted.form(observer.topic_name))
+        await paper.load_snapshot(reader, wanted.form(observer.topic_name), wanted)
 
     observer = Observer(
         options.bootstrap,
@@ -191,7 +212,7 @@ async def _print(options: ClientOptions, wanted: TailOptions) -> None:
         with suppress(_EnoughError):
             paper.end_at(first_offset)
             async for batch in observer:
-                paper.put(_lines(batch, first_offset, form, with_control=wanted.with_control), batch.end_offset)
+                paper.put(_lines(batch, first_offset, form, wanted), batch.end_offset)
 
 
 class _Paper:
@@ -201,11 +222,12 @@ class _Paper:
         self.end_offset: Offset | None = None
         self._left = wanted.records_max
 
-    async def load_snapshot(self, reader: StateReader[bytes], form: Form) -> None:
+    async def load_snapshot(self, reader: StateReader[bytes], form: Form, wanted: TailOptions) -> None:
         """Print a snapshot, which replaces all records before its end. Errors: as `put`."""
         async for batch in reader:
             at, wall_ms = reader.snapshot_id, batch.append_timestamp_ms
-            self.put(form.of_state(at, wall_ms, value) for value in batch.records if form.shows(value))
+            if wanted.is_recent(Offset(at.offset - 1), wall_ms):
+                self.put(form.of_state(at, wall_ms, value) for value in batch.records if form.shows(value))
         self.end_at(reader.snapshot_id.offset)
 
     def put(self, lines: Iterable[str], end_offset: Offset | None = None) -> None:
@@ -226,11 +248,12 @@ class _Paper:
             raise _EnoughError
 
 
-def _lines(batch: CommittedBatch, first_offset: Offset, form: Form, *, with_control: bool) -> Iterator[str]:
-    if batch.is_control and not with_control:
+def _lines(batch: CommittedBatch, first_offset: Offset, form: Form, wanted: TailOptions) -> Iterator[str]:
+    if batch.is_control and not wanted.with_control:
         return
     for record in _records(batch):
-        if record.offset >= first_offset and (batch.is_control or form.shows(record.value)):
+        is_wanted = record.offset >= first_offset and wanted.is_recent(record.offset, record.timestamp_ms)
+        if is_wanted and (batch.is_control or form.shows(record.value)):
             yield form.of_record(batch, record)
 
 

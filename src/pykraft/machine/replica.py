@@ -405,7 +405,7 @@ class MachineReplica(Generic[C, R]):
             # Not a rejection: a replica with newer code may read it, and would then part from this one.
             problem = (
                 f"{type(error).__name__}: {error}: give this node the code that reads it, or, if no node can read it, "
-                f"start all with hold_at=[{offset}] and skip it, see docs/embedding.md"
+                f"start all with hold_at=[{offset}] and skip it, see docs/new-code.md"
             )
             raise DeserializeError(Offset(offset), Epoch(epoch), problem) from error
         if self.is_newer(told):  # a leader whose code does not look at versions let it in

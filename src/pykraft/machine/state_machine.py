@@ -187,7 +187,7 @@ class StateMachine(ABC, Generic[C, R]):
     def validate(self, command: C, /) -> None:
         """Refuse a command before it is in the log: any exception does. By default none is refused.
 
-        The leader calls it, so a command of another node counts as little as that of a stranger; see docs/security.md.
+        The leader calls it, so another node's command counts as little as that of a stranger; see docs/threat-model.md.
         It must not look at the state, which changes until the command is applied.
         """
 

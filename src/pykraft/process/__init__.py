@@ -1,1 +1,1 @@
-"""What the process is given: signals, optional packages, a folder for caches, compiled modules."""
+"""What the process is given: signals, workers, optional packages, a folder for caches, compiled modules."""

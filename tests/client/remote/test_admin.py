@@ -1,5 +1,6 @@
 """The search for the leader starts at any node, skips dead and wrong ones, and ends; so do questions to voters."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -396,6 +397,45 @@ async def test_each_follower_is_asked_once_and_the_leader_is_not(monkeypatch: py
             6: VoterProblem(text=f"{HOST}:{dead}: connection refused", is_refused=True),
         }
         assert [len(nodes[i].requests(ApiKey.DESCRIBE_CLUSTER)) for i in (1, 2, 7)] == [2, 1, 0]
+
+
+async def test_voters_of_kafka_that_were_seen_are_shown_when_there_is_no_leader_any_more() -> None:
+    """Its controllers name only those that are registered: here 1 and 2, of voters 1 to 3, of which 3 is dead."""
+    names = {"leader": 1}
+    nodes: dict[int, ScriptedNode] = {}
+    voters: dict[int, Endpoint] = {3: dead()}
+
+    def quorum(_: Body) -> Body:
+        body = quorum_body(1)
+        for node in body["nodes"]:
+            at = voters[node["node_id"]]
+            node["listeners"] = [{"name": "CONTROLLER", "host": at.host, "port": at.port}]
+        return body
+
+    def cluster(_: Body) -> Body:
+        return cluster_body(names["leader"], {i: node.endpoint for i, node in nodes.items()})
+
+    scripts: dict[ApiKey, Script] = {
+        ApiKey.API_VERSIONS: lambda _: KAFKA,
+        ApiKey.DESCRIBE_CLUSTER: cluster,
+        ApiKey.DESCRIBE_QUORUM: quorum,
+    }
+    nodes |= {1: ScriptedNode(scripts), 2: ScriptedNode(scripts)}
+    stories = asyncio.Queue[str | None]()
+    patience = replace(PATIENT, on_waiting=stories.put_nowait)
+    async with nodes[1], nodes[2], Admin([nodes[1].endpoint], patience=patience) as admin:
+        voters |= {i: node.endpoint for i, node in nodes.items()}
+        await admin.describe_quorum()
+        assert await stories.get() is None
+        names["leader"] = -1
+        looking = asyncio.create_task(admin.describe_quorum())
+        story = await stories.get()
+        looking.cancel()
+        await asyncio.wait([looking])
+    assert story == (
+        f"2 of 3 voters answer, but none leads yet; voter 1 at {voters[1]}: it knows no leader; "
+        f"voter 2 at {voters[2]}: it knows no leader; voter 3 at {voters[3]}: connection refused"
+    )
 
 
 async def test_voters_behind_brokers_are_not_asked() -> None:

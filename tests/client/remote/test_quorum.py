@@ -62,9 +62,9 @@ def test_listeners_are_those_of_voters() -> None:
     assert found.observers[0].listeners == Listeners()
 
 
-def test_followers_are_those_with_a_known_listener() -> None:
+def test_voters_are_asked_at_their_first_listener_if_one_is_known() -> None:
     found = described(row(1, 90, 900), row(2, 100, 1_000), row(3, 95, 950))
-    assert found.followers == {1: next(iter(LISTENERS))[1]}
+    assert found.endpoints == dict.fromkeys((1, 2), next(iter(LISTENERS))[1])
 
 
 def test_the_last_voter_decides_how_far_the_quorum_is_behind() -> None:

@@ -2,7 +2,8 @@
 
 Each client produces, with all compressions in turn, and consumes, while the leader is killed with SIGKILL and
 restarted. The logs then say whether an acknowledged record was lost, and with idempotence whether one was doubled or
-out of order. ``--kills 30`` is the long form. ``--write`` puts the results into docs/clients.json and docs/kafka.md.
+out of order. ``--kills 30`` is the long form. ``--write`` puts the results into docs/clients.json and the table
+of docs/kafka-releases.md.
 
 The clients are installed by ``bin/_environment clients``; kcat comes from its Debian package, the Java tools from
 Kafka's jars. Spark's connector gets an environment of its own, on its first run with a download of 400 MB; its
@@ -114,7 +115,7 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--kills", type=_positive, default=KILLS, help="kills in each run (default: %(default)s)")
     parser.add_argument("--mode", choices=("idempotent", "acks-all", "both"), default="both")
     parser.add_argument("--json", action="store_true", help="print JSON to standard output")
-    parser.add_argument("--write", action="store_true", help="write docs/clients.json and the table of docs/kafka.md")
+    parser.add_argument("--write", action="store_true", help="write docs/clients.json and the page's table")
     return parser.parse_args(words)
 
 

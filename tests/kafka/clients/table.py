@@ -1,4 +1,4 @@
-"""The table of `docs/kafka.md` that says what works with what: written from ``docs/clients.json``, never by hand.
+"""The table of `docs/kafka-releases.md` that says what works with what: made of ``docs/clients.json``, not by hand.
 
 Invariant: the same document gives the same table. One row is one client in one version, in one mode.
 """

@@ -1,4 +1,4 @@
-"""The table of docs/kafka.md is the one that its JSON gives, and new runs take the place of older ones."""
+"""The table of docs/kafka-releases.md is the one that its JSON gives, and new runs take the place of older ones."""
 
 from typing import Any
 

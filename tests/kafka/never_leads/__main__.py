@@ -5,7 +5,7 @@
     python -m tests.kafka.never_leads --kills 30 --third java       # the same with a third controller of Kafka
 
 Prints a line for each kill, and at the end how long the cluster stood still and what the logs say. ``--write`` puts
-the run into docs/never-leads.json and the table of docs/kafka.md.
+the run into docs/never-leads.json and the table of docs/kafka-releases.md.
 """
 
 import argparse

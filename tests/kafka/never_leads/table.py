@@ -1,4 +1,4 @@
-"""The table of `docs/kafka.md` about a voter that never leads: written from ``docs/never-leads.json``, never by hand.
+"""The table of `docs/kafka-releases.md` about a voter that never leads: made of ``docs/never-leads.json``, not by hand.
 
 Invariant: the same document gives the same table. One row is one quorum and one way to kill its controllers.
 """

@@ -20,8 +20,9 @@ from typing import Final
 from lab.campaign.rows import RowFile
 from pykraft.machine.testing.simulate import run_machines, scenario_of
 from pykraft.machine.testing.workload import DrawnCommands
+from pykraft.process.workers import call_in_workers
 from pykraft.sim.run.campaign import PACKAGE, Identity, Row, row_of
-from pykraft.sim.run.simulation import Failure, call_in_workers
+from pykraft.sim.run.simulation import Failure
 from pykraft.sim.run.world import Outcome
 from tests.machine.counters import Counters
 from tests.machine.testing.bugs import draw

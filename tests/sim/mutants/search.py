@@ -12,8 +12,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from pykraft.process.workers import call_in_workers
 from pykraft.sim.invariants import ALL
-from pykraft.sim.run.simulation import Failure, call_in_workers, simulate
+from pykraft.sim.run.simulation import Failure, simulate
 from pykraft.sim.run.world import Outcome
 from pykraft.sim.scenario.file import load, shipped_names
 from pykraft.sim.scenario.scenario import Scenario

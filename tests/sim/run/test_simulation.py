@@ -1,24 +1,18 @@
-"""Ranges of seeds on one core or many, failures that can be replayed, and one seed in two processes.
-
-Results come in order; workers that nobody waits for end at once.
-"""
+"""Ranges of seeds on one core or many, failures that can be replayed, and one seed in two processes."""
 
 import json
 import os
 import select
-import signal
 import struct
 import subprocess
 import sys
-import threading
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pykraft.sim.invariants import ViolationError
-from pykraft.sim.run.simulation import Failure, call_in_workers, replay_command, simulate, simulate_all
+from pykraft.sim.run.simulation import Failure, replay_command, simulate, simulate_all
 from pykraft.sim.run.world import Outcome, World
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -125,44 +119,3 @@ def test_a_killed_run_leaves_no_process_behind() -> None:
 def test_a_range_of_seeds_passes() -> None:
     failures = [result for result in simulate_all(range(10_000, 10_030), workers=2) if isinstance(result, Failure)]
     assert not failures, "\n".join(f"{failure.reason}: {replay_command(failure.seed)}" for failure in failures)
-
-
-WORKERS_LIMIT_S = 60.0
-
-
-def worker_of(number: int) -> tuple[int, int, bool]:
-    """The number, the worker, and whether the terminal's signals are blocked in it."""
-    return number, os.getpid(), {signal.SIGINT, signal.SIGHUP} <= signal.pthread_sigmask(signal.SIG_BLOCK, ())
-
-
-def stay(number: int) -> int:
-    """The worker of number 0; other calls do not return."""
-    if number:
-        threading.Event().wait(1_000)
-    return os.getpid()
-
-
-def fail(number: int) -> int:
-    return 1 // number
-
-
-def test_results_come_in_order_from_workers_that_signals_of_the_terminal_do_not_reach() -> None:
-    found = list(call_in_workers(worker_of, range(3), workers=2))
-    assert [number for number, _, _ in found] == [0, 1, 2]
-    assert os.getpid() not in {worker for _, worker, _ in found}
-    assert all(is_blocked for _, _, is_blocked in found)
-    assert not {signal.SIGINT, signal.SIGHUP} & signal.pthread_sigmask(signal.SIG_BLOCK, ())
-
-
-def test_a_busy_worker_ends_when_nobody_wants_its_result() -> None:
-    with closing(call_in_workers(stay, range(8), workers=2)) as found:
-        worker = os.pidfd_open(next(found))
-    try:
-        assert select.select([worker], [], [], WORKERS_LIMIT_S)[0], "still there"
-    finally:
-        os.close(worker)
-
-
-def test_an_error_comes_here() -> None:
-    with pytest.raises(ZeroDivisionError):
-        list(call_in_workers(fail, range(1), workers=1))

@@ -131,6 +131,6 @@ def test_nodes_keep_as_much_in_memory_as_was_drawn_and_the_bulk_lane_is_as_slow(
 @pytest.mark.sim
 @pytest.mark.parametrize("seed", [40139, 40539, 40715, 40738, 43892, 43970])
 def test_worlds_in_which_a_campaign_found_the_simulator_wrong_pass(seed: int) -> None:
-    """See docs/simulation.md for what each of them found."""
+    """See docs/simulation-reference.md for what each of them found."""
     result = simulate(seed, scenario=load(["all"]))
     assert isinstance(result, Outcome), result.reason

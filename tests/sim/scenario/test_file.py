@@ -41,7 +41,7 @@ def test_the_quiet_one_has_no_faults_and_all_has_every_kind() -> None:
 
 
 def test_every_kind_of_fault_has_a_row_on_the_page_of_the_simulator() -> None:
-    page = (ROOT / "docs" / "simulation.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "simulation-reference.md").read_text(encoding="utf-8")
     assert [kind for kind in KINDS if f"\n| `{kind}` | " not in page] == []
 
 

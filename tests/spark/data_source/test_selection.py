@@ -141,7 +141,7 @@ def test_arrow_s_columns_are_spark_s(rows: str, columns: StructType) -> None:
 
 @pytest.mark.parametrize(("rows", "columns"), [("records", RECORDS), ("batches", BATCHES), ("metadata", METADATA)])
 def test_the_page_names_each_column_with_type_and_nullability(rows: str, columns: StructType) -> None:
-    page = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "spark-reference.md").read_text(encoding="utf-8")
     table = page.partition(f"<!-- {rows} -->")[2].partition(f"<!-- end {rows} -->")[0]
     told = re.findall(r"^\| `(\w+)` \| (\w+) \| (yes|no) \| .+ \|$", table, re.MULTILINE)
     assert told == [(each.name, each.dataType.simpleString(), "yes" if each.nullable else "no") for each in columns]

@@ -3,8 +3,8 @@
     python -m tests.spark.engines connect|sail
 
 The first run fetches what the engine needs (10 MB, 80 MB) into a folder beside the environment's own packages. Each
-trial is a small program as a user writes it, and must do what docs/spark.md says: work, or fail with the message in
-`FAILS`. Exit status 0 when all do; the output is a row for each.
+trial is a small program as a user writes it, and must do what docs/spark-reference.md says: work, or fail with the
+message in `FAILS`. Exit status 0 when all do; the output is a row for each.
 """
 
 import os

@@ -163,9 +163,16 @@ class Admin(leader_search.LeaderClient):
         assert isinstance(answer, messages.DescribeQuorumResponse)
         assert answer.leader_id is not None
         found = quorum_of(cluster.cluster_id, answer, answer.leader_id)
-        if not ask_voters or self._kind is not NodeKind.CONTROLLER:
+        if self._kind is not NodeKind.CONTROLLER:
             return found
-        return replace(found, problems=await self._problems_of(found.followers))
+        voters = found.endpoints
+        # If there is no leader at the next look, all voters are asked and shown: Kafka's controllers name only those of
+        # them that are registered.
+        self._search.nodes += self._search.asked.add_voters(voters)
+        if not ask_voters:
+            return found
+        voters.pop(found.leader_id, None)
+        return replace(found, problems=await self._problems_of(voters))
 
     async def _problems_of(self, voters: Mapping[NodeId, Endpoint]) -> dict[NodeId, VoterProblem]:
         timeout_ms = min(VOTER_TIMEOUT_MS, self._timeout_ms())

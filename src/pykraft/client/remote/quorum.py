@@ -73,13 +73,9 @@ class Quorum:
         return leader + followers + self.observers
 
     @property
-    def followers(self) -> dict[NodeId, Endpoint]:
-        """The voters that do not lead, each at its first listener; without those whose listeners are unknown."""
-        return {
-            voter.key.id: next(iter(voter.listeners))[1]
-            for voter in self.voters
-            if voter.role is not Role.LEADER and len(voter.listeners)
-        }
+    def endpoints(self) -> dict[NodeId, Endpoint]:
+        """The voters, each at its first listener; without those whose listeners are unknown."""
+        return {voter.key.id: next(iter(voter.listeners))[1] for voter in self.voters if len(voter.listeners)}
 
     def lag(self, replica: ReplicaState) -> int:
         """How many records a replica is behind its leader; one that never fetched counts from -1, as in Kafka.

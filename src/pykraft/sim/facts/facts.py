@@ -5,7 +5,7 @@ it cannot reach the parts that decide what happens next. An oracle that asks whe
 asks the `Claims`. Invariant: an epoch that a stranger claims to lead is far above every epoch of a replica, so no
 replica is ever a candidate in it.
 
-Source: ours; docs/security.md says what whoever reaches the port can do.
+Source: ours; docs/threat-model.md says what whoever reaches the port can do.
 """
 
 from collections import Counter

@@ -5,7 +5,7 @@ ends the leader's epoch in its name, announces leaders, fetches as a voter, and 
 port. There it answers whatever arrives with the last epoch but one. All that may cost the quorum some time, but
 neither its records nor its leader: `QuorumOutlastsForgers` compares with the time before.
 
-What a protocol without authentication cannot withstand is left out (docs/security.md):
+What a protocol without authentication cannot withstand is left out (docs/threat-model.md):
 
 - A Fetch at the log end acknowledges, so a forged one asks from the beginning.
 - A vote for a candidate that did not ask may elect it later with another log. So the logs of forged candidates are

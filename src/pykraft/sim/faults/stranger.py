@@ -5,14 +5,14 @@ answers Fetches as no leader does, sends Fetches in a voter's name, and names en
 protocol correctly, and no fault cuts its links.
 
 It does not do what a protocol without authentication cannot withstand, because that would break the promises
-(docs/security.md). It sends nothing to observers: one in a later epoch than the voters cannot ask for an election. No
-replica is ever a candidate in the epoch of a false leader, which is far above all real epochs.
+(docs/threat-model.md). It sends nothing to observers: one in a later epoch than the voters cannot ask for an election.
+No replica is ever a candidate in the epoch of a false leader, which is far above all real epochs.
 
 Invariant: no answer of a false leader contains anything that a follower may believe. Its records never fit the log, and
 a diverging epoch never truncates records that may be committed without the follower knowing it. Replicas in quarantine
-or without a proof get no answer, because they have to believe their leader (docs/security.md).
+or without a proof get no answer, because they have to believe their leader (docs/threat-model.md).
 
-Source: ours; KIP-595 §Fetch, KIP-853; ADR 028, ADR 029; docs/security.md says what whoever reaches the port can do.
+Source: ours; KIP-595 §Fetch, KIP-853; ADR 028, ADR 029; docs/threat-model.md says what a stranger can do.
 """
 
 from collections.abc import Callable, Mapping

@@ -365,5 +365,5 @@ class World:
         if status is None or leader is None or status.epoch <= leader.host.status.epoch:
             return False
         # It must wait until the voters reach its epoch, because the leader answers its Fetches with
-        # UNKNOWN_LEADER_EPOCH (docs/security.md).
+        # UNKNOWN_LEADER_EPOCH (docs/threat-model.md).
         return status.role == "observer" or node.is_damaged or node not in self.facts.voters()

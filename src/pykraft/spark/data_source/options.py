@@ -1,4 +1,4 @@
-"""The options of the source ``pykraft``: texts in, one checked value out. `docs/spark.md` says what each means.
+"""The options of the source ``pykraft``: texts in, one checked value out. `docs/spark-reference.md` explains each.
 
 Names are those of Spark's Kafka source where it has them, in any case. Invariant: the options do not contradict each
 other, and none of the Kafka source is ignored silently: it is an alias, has no effect by its nature, or is refused.

@@ -1,9 +1,9 @@
 """The columns of the source ``pykraft``, and what a query wants: some of them, and batches that may hold a wanted row.
 
-`docs/spark.md` says what each column means: of records, of batches (``rows`` = ``batches``), of Kafka's metadata
-records (``columns`` = ``metadata``), or those of Spark's Kafka source (``columns`` = ``kafka``). The filters that Spark
-hands to the source become bounds of what is read. Timestamps only bound from below: a header has the largest timestamp
-of a batch, not the smallest.
+`docs/spark-reference.md` says what each column means: of records, of batches (``rows`` = ``batches``), of Kafka's
+metadata records (``columns`` = ``metadata``), or those of Spark's Kafka source (``columns`` = ``kafka``). The filters
+that Spark hands to the source become bounds of what is read. Timestamps only bound from below: a header has the largest
+timestamp of a batch, not the smallest.
 
 Invariant: a batch is left out only if its header proves that no row of it is wanted; Spark evaluates the filters again.
 

@@ -1,4 +1,4 @@
-"""The options of the sink ``pykraft``: texts in, one checked value out. `docs/spark.md` says what each means.
+"""The options of the sink ``pykraft``: texts in, one checked value out. `docs/spark-reference.md` explains each.
 
 Invariant: an option that is not known is refused with what to do instead, also those of Spark's Kafka sink.
 
