@@ -88,6 +88,7 @@ class Handler(BaseHTTPRequestHandler):
 
     proxies: Final[dict[int, Proxy]] = {}
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # or the body of an answer waits 40 ms for the acknowledgment of its head
 
     def do_GET(self) -> None:
         proxy = self.proxies[self.connection.getsockname()[1]]

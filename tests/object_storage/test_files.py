@@ -167,7 +167,8 @@ def test_what_a_command_cannot_read_is_one_line(replicas: list[Path], proxy: Pro
         (["verify", "s3://no-such-bucket/n1"], "s3://no-such-bucket/n1: cannot list: there is no such bucket"),
         (["verify", "s3://files/n3"], "s3://files/n3: cannot list: access is denied"),
         (["verify", f"s3://a:{SECRET}@files/n1"], "s3://…@files/…: give no key"),
-        (["pipeline", "status", "--tables", f"s3://a:{SECRET}@files/t"], "--tables a URI: is written as files"),
+        (["pipeline", "status", "--tables", f"s3://a:{SECRET}@files/t"], "s3://…@files/…: give no key"),
+        (["pipeline", "status", "--tables", "hdfs://host/t"], "hdfs://host/t: tables are in a folder, or in object"),
     ):
         found = CliRunner().invoke(pykraft, words)
         assert found.exit_code
