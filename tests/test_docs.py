@@ -280,7 +280,7 @@ def test_the_search_finds_what_people_ask(open_page: OpenPage, site: Path) -> No
 
 
 @in_all_windows
-@pytest.mark.parametrize("name", ["index.html", "cli/index.html"])
+@pytest.mark.parametrize("name", ["first-steps/index.html", "cli/index.html"])
 def test_a_page_looks_right_and_asks_no_other_host(
     open_page: OpenPage, site: Path, name: str, width: int, scheme: Scheme
 ) -> None:

@@ -144,8 +144,10 @@ def _in_order(wanted: Iterable[str], words: list[str]) -> bool:
 def table() -> Table:
     """The table of this folder."""
     content: dict[str, list[dict[str, Any]]] = tomllib.loads((Path(__file__).parent / "table.toml").read_text())
-    lists = {"after", "alternatives"}
-    pages = tuple(Page(**{k: tuple(v) if k in lists else v for k, v in row.items()}) for row in content["page"])
+    pages = tuple(
+        Page(**{**row, "after": tuple(row.get("after", ())), "alternatives": tuple(row.get("alternatives", ()))})
+        for row in content["page"]
+    )
     return Table(
         not_run=tuple(NotRun(**{**row, "starts": tuple(row["starts"])}) for row in content["not_run"]),
         shortened=tuple(Shortened(**row) for row in content["shortened"]),
