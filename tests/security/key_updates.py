@@ -25,9 +25,7 @@ class Records:
         cipher = tls.cipher()
         assert cipher is not None
         assert cipher[0] == _SUITE
-        [secret] = [line.split()[2] for line in key_log.read_text().splitlines() if "CLIENT_TRAFFIC_SECRET_0" in line][
-            -1:
-        ]
+        *_, secret = (line.split()[2] for line in key_log.read_text().splitlines() if "CLIENT_TRAFFIC_SECRET_0" in line)
         self._use(bytes.fromhex(secret))
 
     def data(self, content: bytes) -> bytes:

@@ -13,8 +13,8 @@ from pykraft.security.contexts import Side
 from tests.security.credentials import context, properties
 from tests.security.key_updates import Records
 
-OF_A_FLOOD: Final = 2_000
-OF_NOBODY: Final = 200
+FLOOD: Final = 2_000
+HARMLESS: Final = 200
 
 
 class Ends:
@@ -46,7 +46,7 @@ class Ends:
 
 def test_flood_of_key_updates_ends_the_connection(tmp_path: Path) -> None:
     ends = Ends(tmp_path)
-    ends.ask_for_keys(OF_A_FLOOD)
+    ends.ask_for_keys(FLOOD)
     with pytest.raises(ssl.SSLError, match=f"{UNEXPLAINED_BYTES_MAX} at most are read") as raised:
         ends.read_all()
     assert raised.value.reason
@@ -55,7 +55,7 @@ def test_flood_of_key_updates_ends_the_connection(tmp_path: Path) -> None:
 def test_rest_of_a_flood_is_not_read(tmp_path: Path) -> None:
     """OpenSSL gets it piece by piece: all at once, it would be worked off before anybody can count it."""
     ends = Ends(tmp_path)
-    ends.ask_for_keys(5 * OF_A_FLOOD)
+    ends.ask_for_keys(5 * FLOOD)
     with pytest.raises(ssl.SSLError):
         ends.read_all()
     assert ends.arrived.pending > 3 * UNEXPLAINED_BYTES_MAX
@@ -64,7 +64,7 @@ def test_rest_of_a_flood_is_not_read(tmp_path: Path) -> None:
 def test_some_key_updates_between_data_change_nothing(tmp_path: Path) -> None:
     ends = Ends(tmp_path)
     for text in (b"one", b"two", b"three"):
-        ends.ask_for_keys(OF_NOBODY)
+        ends.ask_for_keys(HARMLESS)
         ends.arrived.write(ends.records.data(text))
         assert ends.read_all() == text
 
@@ -73,7 +73,7 @@ def test_data_pays_for_no_flood(tmp_path: Path) -> None:
     ends = Ends(tmp_path)
     ends.arrived.write(b"".join(ends.records.data(bytes(16_000)) for _ in range(20)))
     assert len(ends.read_all()) == 320_000
-    ends.ask_for_keys(OF_A_FLOOD)
+    ends.ask_for_keys(FLOOD)
     with pytest.raises(ssl.SSLError, match="without data"):
         ends.read_all()
 

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 PIECE_BYTES: Final = 16 * 1024
 UNEXPLAINED_BYTES_MAX: Final = 3 * PIECE_BYTES
-"""Two pieces may hold the begin of a record. Kafka's clients send no updates: Java's after 2^37 bytes."""
+"""The beginning of a record may take up two pieces. Kafka's clients send no updates: Java's after 2^37 bytes."""
 RECORD_OVERHEAD_BYTES: Final = 29
 """Around the data of a record: 22 bytes in TLS 1.3, 29 in 1.2 with the suites that are allowed."""
 R = TypeVar("R")

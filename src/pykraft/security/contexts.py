@@ -66,7 +66,7 @@ class TlsContext(FromFiles):
 
 def _made(security: Security, side: Side) -> tuple[ssl.SSLContext, float]:
     """A new context, and when its certificate expires. Errors: ConfigError."""
-    # Who is dialled has proven who it is before it can flood anybody.
+    # Who is dialed has proven who it is before it can flood anybody.
     context = (BoundedSSLContext if side is Side.SERVER else ssl.SSLContext)(side.value)
     context.options |= ssl.OP_NO_RENEGOTIATION
     # A trust store may have a node's own certificate instead of a CA's, as Java's may.

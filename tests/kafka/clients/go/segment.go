@@ -54,12 +54,24 @@ func (segment) produce(o options, records <-chan sent, acknowledged func(string,
 	return err
 }
 
+// readerAt reads a partition from an offset on; the caller closes it.
+func readerAt(o options, partition int, offset int64) (*kafka.Reader, error) {
+	reader := kafka.NewReader(kafka.ReaderConfig{
+		Brokers: o.servers, Topic: o.topic, Partition: partition, MaxAttempts: 1_000, MaxWait: wait,
+	})
+	err := reader.SetOffset(offset)
+	if err != nil {
+		reader.Close()
+	}
+	return reader, err
+}
+
 func (segment) consume(o options, read func(int64, string) bool) error {
-	reader := kafka.NewReader(kafka.ReaderConfig{Brokers: o.servers, Topic: o.topic, Partition: 0, MaxAttempts: 1_000, MaxWait: wait})
-	defer reader.Close()
-	if err := reader.SetOffset(o.offset); err != nil {
+	reader, err := readerAt(o, 0, o.offset)
+	if err != nil {
 		return err
 	}
+	defer reader.Close()
 	for {
 		message, err := reader.ReadMessage(context.Background())
 		if err != nil {
@@ -106,11 +118,11 @@ func (segment) subscribe(o options, read func(int64, string) bool) error {
 func readGeneration(
 	ctx context.Context, o options, generation *kafka.Generation, part kafka.PartitionAssignment, read func(int64, string) bool,
 ) (bool, error) {
-	reader := kafka.NewReader(kafka.ReaderConfig{Brokers: o.servers, Topic: o.topic, Partition: part.ID, MaxAttempts: 1_000, MaxWait: wait})
-	defer reader.Close()
-	if err := reader.SetOffset(part.Offset); err != nil {
+	reader, err := readerAt(o, part.ID, part.Offset)
+	if err != nil {
 		return true, err
 	}
+	defer reader.Close()
 	for {
 		message, err := reader.FetchMessage(ctx)
 		if err != nil {
