@@ -54,6 +54,8 @@ def test_a_quorum_goes_up_survives_its_nodes_and_goes_down(tmp_path: Path) -> No
         found = described(local(folder, "status", "--json"), 1)
         assert {each["nodeId"]: each["pid"] for each in found["nodes"]}[killed["nodeId"]] is None
         again = described(local(folder, "up", "--json"), 0)
+        # The leader remembers the killed one, and yet its new process was waited for.
+        socket.create_connection(("127.0.0.1", QuorumFolder.read(folder).ports[killed["nodeId"]])).close()
         pids = {each["nodeId"]: each["pid"] for each in again["nodes"]}
         assert {each["nodeId"]: each["pid"] for each in first["nodes"]} == pids | {killed["nodeId"]: killed["pid"]}
 

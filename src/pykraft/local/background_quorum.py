@@ -22,7 +22,7 @@ from typing import Final
 
 from pykraft.client.remote.admin import Admin
 from pykraft.client.remote.leader_search import Patience
-from pykraft.client.remote.quorum import Quorum
+from pykraft.client.remote.quorum import Quorum, Role
 from pykraft.errors import LocalQuorumError, PykraftError, UsageError
 from pykraft.local.quorum_folder import (
     CONFIG_NAME,
@@ -295,12 +295,13 @@ def _start(
     started = [node for node in nodes if node.pid is None]
     for node in started:
         node.check_port()
+    since_ms = time.time_ns() // 1_000_000
     with _killed_by_an_interrupt(started):
         try:
             for node in started:
                 with signals_later():  # otherwise a signal could leave a node that nobody knows yet
                     node.start()
-            found = _wait_for_leader(folder, started, timeout_s)
+            found = _wait_for_leader(folder, started, since_ms, timeout_s)
         except Exception:
             _stop(started, lambda _: None)
             raise
@@ -374,18 +375,25 @@ def _stop(nodes: Sequence[BackgroundNode], report: Callable[[str], None]) -> Non
             node.wait_until_down(STOP_TIMEOUT_S)
 
 
-def _wait_for_leader(folder: QuorumFolder, started: Sequence[BackgroundNode], timeout_s: float) -> LocalQuorum:
+def _wait_for_leader(
+    folder: QuorumFolder, started: Sequence[BackgroundNode], since_ms: int, timeout_s: float
+) -> LocalQuorum:
     """Wait until there is a leader to which every running node has spoken; at the timeout a leader is enough.
 
-    Errors: LocalQuorumError.
+    Those in ``started`` must have spoken after ``since_ms``, when they were started. Errors: LocalQuorumError.
     """
     nodes = _nodes(folder)
+    anew = {node.node_id for node in started}
     deadline_s = time.monotonic() + timeout_s
     while True:
         described = _ask(folder)
         found = _joined(folder, nodes, described)
         is_late = time.monotonic() >= deadline_s
-        is_complete = all(node.pid is None or node.log_end_offset is not None for node in found.nodes)
+        replicas = () if described is None else described.replicas
+        # A leader remembers a follower that has ended, so what it knows of one may be older than the new process.
+        heard = {each.key.id for each in replicas if each.role is Role.LEADER or each.last_fetch_ms >= since_ms}
+        silent = {node.node_id for node in found.nodes if node.log_end_offset is None} | anew - heard
+        is_complete = all(node.pid is None or node.node_id not in silent for node in found.nodes)
         if described is not None and described.high_watermark is not None and (is_complete or is_late):
             return found
         ended = [node for node in started if node.exit_status is not None]
