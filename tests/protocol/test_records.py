@@ -5,6 +5,7 @@ import io
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -485,6 +486,15 @@ def test_records_with_headers_pass_if_the_full_reader_takes_them(
     raw = bytearray(body)
     raw[position % len(raw)] = byte
     agrees(header, bytes(raw))
+
+
+@pytest.mark.parametrize("headers", [[], [(b"h", b"v")]])
+def test_every_change_of_one_byte_passes_only_if_the_full_reader_takes_it(headers: list[tuple[bytes, bytes]]) -> None:
+    body = plain_record(0, value=b"abc", headers=headers) + plain_record(1, value=b"d" * 70)
+    for position, byte in product(range(len(body)), range(256)):
+        raw = bytearray(body)
+        raw[position] = byte
+        agrees(header_of(2), bytes(raw))
 
 
 def test_headers_of_a_batch_are_limited_as_the_full_reader_limits_them(monkeypatch: pytest.MonkeyPatch) -> None:

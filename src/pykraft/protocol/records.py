@@ -367,7 +367,7 @@ class _PlainRecords:
             # Most numbers take one byte or two: a call for each takes longer than all the rest.
             size_bytes = body[position]
             if size_bytes < 0x80:
-                size_bytes, position = size_bytes >> 1, position + 1
+                size_bytes, position = size_bytes >> 1 ^ -(size_bytes & 1), position + 1
             else:
                 size_bytes, position = read_varint(body, position)
             end = position + size_bytes

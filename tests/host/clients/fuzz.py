@@ -8,9 +8,10 @@ never hears from the others. A new node takes over after every INPUTS_OF_A_NODE 
     python -m tests.host.clients.fuzz --inputs 1000000 --groups
 
 Oracles: nothing raises; no request takes more than four times its frame while it is handled, plus its answer three
-times and a fixed amount; one with compressed records, four times the largest batch, if that is more; and the node
-serves on: it appends and returns a record after all of them. What is measured is the whole process: also what its other
-threads and finalizers take. So requests are measured in a process of their own.
+times and a fixed amount; one with compressed records, four times the largest batch, if that is more; the node serves
+on: it appends and returns a record after all of them; and the full reader takes every batch in its log. What is
+measured is the whole process: also what its other threads and finalizers take. So requests are measured in a process of
+their own.
 """
 
 import argparse
@@ -38,7 +39,7 @@ from pykraft.protocol.api import (
 )
 from pykraft.protocol.batch import HEADER_SIZE_BYTES
 from pykraft.protocol.messages import APIS, CLIENT_KEYS, GROUP_KEYS
-from pykraft.protocol.records import encode_batch
+from pykraft.protocol.records import decode_records, encode_batch, scan
 from pykraft.protocol.schema import Array, Body, Kind
 from pykraft.types import Epoch, Offset
 from tests.disks import ScriptedDisk
@@ -52,7 +53,8 @@ COST_FACTOR_MAX: Final = 4
 COST_BYTES_MIN: Final = 512 * 1024
 """What a request may take besides: the answer (of an OffsetFetch for 100 groups, say), a step of the core, and a node's
 own tables as they grow."""
-CLIENT_KEYS_IN_ORDER: Final = (*sorted(CLIENT_KEYS), ApiKey.FETCH, ApiKey.API_VERSIONS, ApiKey.DESCRIBE_CLUSTER)
+OTHER_CLIENT_KEYS: Final = (ApiKey.FETCH, ApiKey.API_VERSIONS, ApiKey.DESCRIBE_CLUSTER)
+CLIENT_KEYS_IN_ORDER: Final = (*[ApiKey.PRODUCE] * 4, *sorted(CLIENT_KEYS), *OTHER_CLIENT_KEYS)
 OTHER_KEYS: Final = tuple(key for key in ApiKey if key not in CLIENT_KEYS_IN_ORDER)
 RECORDS: Final = bytes(encode_batch([b"a", b"b" * 40], base_offset=Offset(0), epoch=Epoch(0), timestamp_ms=0).data)
 CODECS: Final[tuple[Any, ...]] = (
@@ -91,14 +93,16 @@ def a_batch(source: Random) -> bytes:
 def changed(source: Random, data: bytes) -> bytes:
     """The same with a few bytes changed, taken out or put in."""
     raw = bytearray(data)
-    for _ in range(source.randint(1, 4)):
+    for _ in range(source.choice((1, 1, 1, 2, 4))):
         at_byte = source.randrange(len(raw) + 1)
-        match source.randrange(4):
+        match source.randrange(5):
             case 0:
                 raw[at_byte : at_byte + 1] = bytes([source.choice((0, 1, 0x7F, 0x80, 0xFF, source.randrange(256)))])
-            case 1:
-                del raw[at_byte : at_byte + source.choice((1, 4, 100))]
+            case 1 if at_byte < len(raw):  # one bit: the next number, or a negative one, is most like what is right
+                raw[at_byte] ^= 1 << source.choice((0, 0, 1, 7))
             case 2:
+                del raw[at_byte : at_byte + source.choice((1, 4, 100))]
+            case 3:
                 raw[at_byte:at_byte] = source.randbytes(source.choice((1, 4, 60)))
             case _:
                 raw[at_byte : at_byte + 4] = source.choice((b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\0\0\0"))
@@ -214,11 +218,22 @@ class Node(FakePorts):
         [topic] = self.ask(ApiKey.PRODUCE, 9, wanted)["responses"]
         [part] = topic["partition_responses"]
         assert part["error_code"] == 0, part
-        parts = [{"partition": 0, "fetch_offset": part["base_offset"], "partition_max_bytes": 1_000}]
-        wanted = {"max_wait_ms": 0, "min_bytes": 1, "topics": [{"topic": TEST_TOPIC_NAME, "partitions": parts}]}
+        assert self.fetched(part["base_offset"])[61:] == RECORDS[61:]
+        offset = 0
+        while records := self.fetched(offset):
+            for position, header in scan(records):
+                if not header.is_control:
+                    decode_records(records[position : position + header.size_bytes])
+                offset = header.last_offset + 1
+
+    def fetched(self, offset: int) -> bytes:
+        """The batches from here on."""
+        parts = [{"partition": 0, "fetch_offset": offset, "partition_max_bytes": BATCH_SIZE_BYTES_MAX}]
+        wanted: Body = {"max_wait_ms": 0, "min_bytes": 0, "topics": [{"topic": TEST_TOPIC_NAME, "partitions": parts}]}
         [topic] = self.ask(ApiKey.FETCH, 11, wanted)["responses"]
         [part] = topic["partitions"]
-        assert bytes(part["records"])[61:] == RECORDS[61:]
+        assert part["error_code"] == 0, part
+        return bytes(part["records"])
 
 
 def nodes(seed: int) -> Iterator[tuple[Node, Random]]:
