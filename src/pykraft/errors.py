@@ -145,7 +145,7 @@ class ProtocolError(PykraftError):
 
 
 class AuthenticationError(ProtocolError):
-    """The other end has not proven who it is; ``told`` is what it may hear of that, None if nothing in particular."""
+    """The other end has not proven who it is; ``told`` is the reason that it may learn, None for no particular one."""
 
     def __init__(self, message: str, told: str | None = None) -> None:
         super().__init__(message, ErrorCode.SASL_AUTHENTICATION_FAILED)
@@ -296,7 +296,7 @@ class CodeVersionError(PykraftError):
 
 
 class UnknownRecordError(PykraftError):
-    """A committed record is none of this version of `pykraft.machine`: a newer one wrote it."""
+    """This version of `pykraft.machine` does not know a committed record: a newer one wrote it."""
 
 
 class ForeignRecordError(UnknownRecordError):

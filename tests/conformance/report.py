@@ -23,7 +23,7 @@ SCENARIO = "tests/scenarios/test_scenarios.py::test_scenario["
 HEAD = """# Conformance
 
 What a correct replica does, one behavior on each line, and the tests that prove it.
-The rows of the history follow, H1 and up: what Kafka's own commits taught, each with its source.
+The lines H1 and up, the history, are what Kafka's own commits taught, each with its source.
 `bin/test` writes this page from its own run and fails when a required line has no passing test;
 `tests/conformance/plugin.py` describes how a test names its lines.
 For machines, with every outcome: [conformance.json](conformance.json).

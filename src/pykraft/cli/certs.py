@@ -28,8 +28,8 @@ DAYS_MAX: Final = 3_650
 def certs(*, folder: Path, hosts: tuple[str, ...], days: int, names: tuple[str, ...]) -> None:
     """Write a certificate authority, and NAME.pem for each name: key, certificate, and that of the authority.
 
-    The first call makes the authority, ca-key.pem, and later ones use it. ca.pem is for the trust stores. A name is
-    also a host of its certificate, beside those of --host. Keep ca-key.pem away from the nodes.
+    The first call makes the authority, ca-key.pem, and later ones use it. ca.pem is for the trust stores. Each
+    certificate is for its NAME as a host, and for those of --host. Keep ca-key.pem away from the nodes.
     """
     for name in names:
         if "/" in name or name in ("", "ca", "ca-key") or name.startswith("."):

@@ -15,7 +15,7 @@ from pykraft.cli.parsing.value import OneOf
 SCRIPTS: Final = """Print the script that makes SHELL (bash, zsh or fish) complete commands, options and values.
 
 \b
-Write it once, or read it in each new shell:
+Install it once, or evaluate it in each new shell:
 bash, in ~/.bashrc:  eval "$(pykraft completion bash)"
 zsh, in ~/.zshrc:    eval "$(pykraft completion zsh)"
 fish, once:          pykraft completion fish \\

@@ -25,7 +25,7 @@ LESSONS: Mapping[str, Lesson] = load_lessons()
 def learn(name: str | None, page: Path | None, *, as_json: bool) -> None:
     """Show how Raft works, in short runs of the production code.
 
-    Without a LESSON, list them. --html writes a page of the run that opens at the first step of the lesson.
+    Without a LESSON it lists them. --html writes a page of the run that opens at the first step of the lesson.
     """
     if name is None:
         if page is not None:

@@ -23,7 +23,7 @@ from pykraft.config import INT64_MAX
 @command_config_option
 @timeout_option
 @click.option(
-    "--offset", required=True, type=NumberType(int, 0, INT64_MAX), help="The offset that the error of the nodes names."
+    "--offset", required=True, type=NumberType(int, 0, INT64_MAX), help="The offset that the nodes' error names."
 )
 @json_option
 def skip(
@@ -31,8 +31,8 @@ def skip(
 ) -> None:
     """Skip the command at this offset, on all nodes and for good. Its caller is told that it was rejected.
 
-    Start all nodes with that offset held first (hold_at, or --hold-at of pykraft kv serve): the leader skips only what
-    its own machine stands before. A node that has applied the command ends, and starts with an emptied directory.
+    Start all nodes with this offset held first (hold_at, or --hold-at of pykraft kv serve): a leader skips no command
+    that it has applied. Another node that has applied it ends: start that one again with an empty directory.
     """
     from pykraft.machine.log_skips import skip as record
 
@@ -53,7 +53,7 @@ def skip(
 
 @click.group(cls=Group)
 def machine() -> None:
-    """See to the state machine that a quorum replicates."""
+    """Repair the state machine that a quorum replicates."""
 
 
 machine.add_command(skip)

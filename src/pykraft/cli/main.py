@@ -27,7 +27,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "kv": ("pykraft.cli.kv.command", "Run the key-value store as a service: serve, get, put, del, watch, lock."),
     "learn": ("pykraft.cli.learn", "Show how Raft works, in short runs with a page each."),
     "local": ("pykraft.cli.local", "Run a quorum on this machine: up, status, down."),
-    "machine": ("pykraft.cli.machine", "See to the state machine of a live quorum: skip."),
+    "machine": ("pykraft.cli.machine", "Skip a command that ends the nodes of a quorum."),
     "metadata": ("pykraft.cli.metadata", "Show what a Kafka cluster's metadata log holds, at any moment."),
     "new": ("pykraft.cli.new", "Write a project to begin with."),
     "pipeline": ("pykraft.cli.pipeline.command", "Write a quorum's log into tables with Spark."),

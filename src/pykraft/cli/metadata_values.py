@@ -33,7 +33,7 @@ decoder_option = click.option(
     "--cluster-metadata-decoder/--no-cluster-metadata-decoder",
     "decodes",
     default=None,
-    help=f"Whether to decode values as records of Kafka's controllers; if not given, those of {METADATA_TOPIC_NAME}.",
+    help=f"Whether to decode values as records of Kafka's controllers; by default only those of {METADATA_TOPIC_NAME}.",
 )
 
 

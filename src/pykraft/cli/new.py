@@ -35,11 +35,11 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("name")
-@click.option("--folder", type=click.Path(path_type=Path), help="Where to; the name of the project by default.")
+@click.option("--folder", type=click.Path(path_type=Path), help="Folder to write to; NAME by default.")
 def new(*, name: str, folder: Path | None) -> None:
     """Write a project to begin with: a state machine, a web application of it, tests, and three nodes with Docker.
 
-    NAME is that of its Python package. The folder must be new, or empty.
+    NAME becomes the name of its Python package. The folder must be new or empty.
     """
     if not _NAME.fullmatch(name) or keyword.iskeyword(name) or name in {"pykraft", "tests"}:
         raise UsageError(f"{name!r} cannot be a package: give small letters, digits and _, such as my_app")

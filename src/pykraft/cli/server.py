@@ -66,7 +66,7 @@ class JsonFormatter(logging.Formatter):
     "--throughput",
     type=WHOLE,
     help="Write generated records while leading, so many per second; -1 for no limit."
-    "  [default: write nothing; 5000 under the names of Kafka's scripts]",
+    "  [default: write nothing; 5000 if started by a script of Kafka's name]",
 )
 @click.option("--record-size", type=WHOLE, help="Size of each generated record, in bytes.  [default: 256]")
 @click.option(

@@ -128,7 +128,7 @@ class _EnoughError(Exception):
     "--exclude",
     multiple=True,
     metavar="NAME",
-    help="No metadata records of this type; repeatable, '' is none.  [default: NO_OP_RECORD, with --json none]",
+    help="Not metadata records of this type; repeatable; '' omits none.  [default: NO_OP_RECORD; '' with --json]",
 )
 @json_lines_option("per record, with its value in base64")
 @command_config_option

@@ -27,12 +27,12 @@ _PASSWORD_SIZE_MAX: Final = 1024
 
 @click.group(cls=Group, short_help="Add, remove and list the users of SCRAM.")
 def users() -> None:
-    """Keep the file of SCRAM's users. Nodes take it up within seconds."""
+    """Change the file of SCRAM's users. Nodes read it again within seconds."""
 
 
 @users.command()
 @_FILE
-@click.option("--mechanism", "mechanisms", multiple=True, type=OneOf(SCRAM), help="One of them; both by default.")
+@click.option("--mechanism", "mechanisms", multiple=True, type=OneOf(SCRAM), help="One of the two; by default both.")
 @click.option(
     "--iterations",
     type=NumberType(int, ITERATIONS_MIN, ITERATIONS_MAX),
@@ -42,7 +42,7 @@ def users() -> None:
 )
 @click.argument("name")
 def add(*, path: Path, mechanisms: tuple[str, ...], iterations: int, name: str) -> None:
-    """Add a user, or change the password. It is asked for, or read from standard input."""
+    """Add a user, or change a user's password. The password is asked for, or read from standard input."""
     if not name:
         raise UsageError("the name of a user is not empty")
     known = existing(path)
@@ -56,7 +56,7 @@ def add(*, path: Path, mechanisms: tuple[str, ...], iterations: int, name: str) 
 @_FILE
 @click.argument("name")
 def remove(*, path: Path, name: str) -> None:
-    """Remove a user. Connections stay as they are until they authenticate again."""
+    """Remove a user. The user's connections stay open until they must authenticate again."""
     known = existing(path, may_be_absent=False)
     if not [mechanism for mechanism in known if known[mechanism].pop(name, None)]:
         raise UsageError(f"{path}: it has no user {name!r}")

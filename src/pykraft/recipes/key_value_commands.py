@@ -121,7 +121,7 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class TransactionResult:
-    """Whether the conditions held, the revision of the store afterwards, what each Get found, and how much went."""
+    """Whether the conditions held, the revision afterwards, what each Get found, and how many keys were deleted."""
 
     succeeded: bool
     revision: int

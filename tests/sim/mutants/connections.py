@@ -172,5 +172,5 @@ def the_same_server_is_asked_again(patch: Patch) -> None:
 
 @bug("ours, planted; KIP-853 §Fetch (node endpoints)", "machines")
 def a_leader_is_named_without_its_endpoint(patch: Patch) -> None:
-    """Who is asked for the leader names its id only, and whoever asks does not know that machine yet."""
+    """A node that is asked for the leader names its id only, and the one that asks does not know its endpoint."""
     patch.setattr(Replica, "reply_listeners", lambda replica, listener: NO_LISTENERS)

@@ -44,7 +44,7 @@ def unproven_replica_confirms_its_leader(patch: Patch) -> None:
 
 @bug("KAFKA-14077, with catching up as the only condition", "emptied")
 def any_fetched_record_proves_the_directory(patch: Patch) -> None:
-    """An unproven replica takes part as soon as it has fetched anything, whichever voters it heard."""
+    """An unproven replica takes part as soon as it has fetched anything, whichever voters it heard from."""
 
     def prove(replica: Replica, answer: FetchResponse, now: Instant) -> None:
         del answer
@@ -119,7 +119,7 @@ def forgotten_acknowledgements_are_served_in_silence(patch: Patch) -> None:
 
 @bug("ours until ADR 128")
 def logs_are_cut_in_silence(patch: Patch) -> None:
-    """A follower truncates its log where the leader says, and tells nobody."""
+    """A follower truncates its log where the leader says, and reports nothing."""
     truncate = fetch_response._truncate
 
     def in_silence(replica: Replica, point: Offset) -> None:

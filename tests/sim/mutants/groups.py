@@ -13,7 +13,7 @@ from tests.sim.mutants.patch import Patch, bug
 
 @bug("KIP-62 (fencing)", "groups")
 def former_members_may_commit(patch: Patch) -> None:
-    """A commit counts whoever sends it, also a member that was away and whose partition is another's by now."""
+    """Any member may commit, also one that was away and whose partition has another owner by now."""
     patch.setattr(GroupRequests, "_commit_problem", lambda self, body, version: ErrorCode.NONE)
 
 
@@ -45,7 +45,7 @@ def generations_begin_anew_with_each_leader(patch: Patch) -> None:
 
 @bug("Kafka's CoordinatorRuntime, which answers when the high watermark passes", "groups")
 def commits_are_answered_before_they_are_committed(patch: Patch) -> None:
-    """A commit is acknowledged when it is on its way to the log, and lost with its leader."""
+    """A commit of a group is acknowledged when it is on its way to the log, and is lost with the leader."""
     write = GroupLog.write
 
     def at_once(self: Any, value: bytes, then: Any) -> None:
@@ -64,13 +64,13 @@ def new_leaders_answer_from_an_old_state(patch: Patch) -> None:
 
 @bug("ADR 230", "groups,idle_groups")
 def snapshots_count_without_an_image(patch: Patch) -> None:
-    """A snapshot replaces batches of groups, and no image of their state follows it."""
+    """A snapshot replaces the batches of groups, and no image of the groups' state follows it."""
     patch.setattr(GroupLog, "hold", lambda self, end_offset, then: then())
 
 
 @bug("ours", "groups")
 def images_have_no_offsets(patch: Patch) -> None:
-    """An image has the generation of each group, and not its offsets."""
+    """An image of the groups has their generations, but not their offsets."""
 
     def without_offsets(self: Any) -> Any:
         for group_id, group in self.groups.items():

@@ -36,7 +36,7 @@ def recovery_does_not_sync(patch: Patch) -> None:
 
 @bug("LMDB's two meta pages: the newer one counts")
 def the_older_slot_counts_offline(patch: Patch) -> None:
-    """Who only reads a directory takes the older recovery point, so damage looks like a torn tail."""
+    """A tool that only reads a directory takes the older recovery point, so damage looks like a torn tail."""
 
     def parse_older(path: Path, content: bytes) -> Point:
         slots = parse_slots(content)

@@ -137,13 +137,13 @@ def one_answer_is_enough_for_any_epoch(patch: Patch) -> None:
 
 @bug("ours until ADR 145", "all,forged")
 def a_voter_is_asked_for_its_vote_at_its_newest_endpoint_only(patch: Patch) -> None:
-    """A voter that was moved while it was down is asked where it is not; it has no leader to tell where it is."""
+    """A voter that was moved while it was down is asked where it is not; it has no leader to which it could report."""
     patch.setattr(send_requests, "QUESTIONS_BEFORE_TURNS", 10**9)
 
 
 @bug("ours in ADR 145", "all")
 def a_vote_goes_to_the_newest_endpoint(patch: Patch) -> None:
-    """A voter that was found elsewhere grants its pre-vote there, and its vote is asked where it is not."""
+    """A voter that was found elsewhere grants its pre-vote there, but is asked for its vote where it is not."""
     patch.setattr(
         send_requests,
         "_peer_for_vote",
@@ -155,7 +155,7 @@ def a_vote_goes_to_the_newest_endpoint(patch: Patch) -> None:
 
 @bug("ours: a question was never sent, and its voter was silent", "forged")
 def a_question_to_a_voter_ends_for_the_next_fetch(patch: Patch) -> None:
-    """A voter that was to be asked counts as silent, as the question was a Fetch that waited for its connection."""
+    """A Fetch that asks a voter for its epoch is dropped while it waits to be sent, so the voter seems silent."""
     patch.setattr(peers, "_acknowledges", lambda effect: isinstance(effect.message, FetchRequest))
 
 
@@ -167,13 +167,13 @@ def one_contradiction_gives_the_leader_up(patch: Patch) -> None:
 
 @bug("ours until ADR 148; Kafka's QuorumState throws an exception", "flipped")
 def the_first_name_of_a_leader_stays(patch: Patch) -> None:
-    """Who was told of a leader that is none refuses the real one for the whole epoch."""
+    """A node that was told of a wrong leader refuses the real one for the whole epoch."""
     patch.setattr(following, "_correct_leader", lambda *_: False)
 
 
 @bug("ours in ADR 148", "all")
 def a_campaign_ends_for_hearsay(patch: Patch) -> None:
-    """Who asks for pre-votes follows any leader that a peer has heard of."""
+    """A node that asks for pre-votes follows any leader that a peer has heard of."""
 
     def correct(replica: Any, peer_id: int, epoch: Any, leader_id: Any, told: Any, now: Any) -> bool:
         is_news = leader_id not in (None, replica.leader_id, replica.local.id) and epoch == replica.epoch
@@ -200,7 +200,7 @@ def fetched_records_are_not_checked(patch: Patch) -> None:
 
 @bug("ours; Kafka writes what it was told", "all")
 def a_report_names_the_directory_for_good(patch: Patch) -> None:
-    """An upgrade writes what was reported in a voter's name, and the voter with its id votes for itself regardless."""
+    """An upgrade writes a directory id reported in a voter's name; that voter, with another one, votes for itself."""
     patch.setattr(Progress, "twin_of", lambda progress, key: None)
     begin = Tally.begin
 

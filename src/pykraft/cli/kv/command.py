@@ -82,7 +82,7 @@ _token_option = click.option(
     metavar="FILE",
     expose_value=False,
     callback=_with_token,
-    help="A token for a proxy in front of the nodes; also the variable PYKRAFT_KV_TOKEN itself.",
+    help="File with a token for the nodes or a proxy; or put the token itself into PYKRAFT_KV_TOKEN.",
 )
 
 
@@ -138,7 +138,7 @@ PAGE: Final = 1_000
 @prefix_option
 @click.option("--limit", type=NumberType(int, 1), default=PAGE, show_default=True, help="With --prefix: keys at most.")
 @click.option("--stale", is_flag=True, help="Take what the node has now, however old, without asking the leader.")
-@click.option("--revision", type=NumberType(int, 1), help="As it was at this revision.  [default: as it is]")
+@click.option("--revision", type=NumberType(int, 1), help="The value as of this revision.  [default: the newest]")
 @click.option("--raw", is_flag=True, help="Write the bytes of the value as they are, without a line end.")
 @url_option
 @timeout_option
@@ -157,7 +157,7 @@ def get(  # noqa: PLR0913 - one argument for each option
 ) -> None:
     """Print the value of KEY; with --prefix a line for each key that begins so: key, tab, value.
 
-    Without --stale the value has all changes that were applied before. A key that does not exist is an error (1).
+    Without --stale the value has every change that was confirmed before. Exits with 1 if the key does not exist.
     """
     if raw and (is_prefix or as_json):
         raise UsageError("--raw prints one value: give it without --prefix and --json")
@@ -266,7 +266,7 @@ logger = logging.getLogger("pykraft")
     "hold_at",
     type=NumberType(int, 0, INT64_MAX),
     multiple=True,
-    help="With --config: the offset of a command that ends nodes, until `pykraft machine skip` has skipped it.",
+    help="With --config: do not apply the command at this offset, so that `pykraft machine skip` can skip it.",
 )
 @click.option(
     "--credentials-file",

@@ -316,14 +316,14 @@ if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
     type=value.NumberType(int, 0),
     default=RETENTION_HOURS,
     show_default=True,
-    help="How long files that the tables do not have any more stay for readers.",
+    help="How long files that the tables no longer use stay, for readers that still do.",
 )
-@click.option("--allow-short-retention", is_flag=True, help="Allow less than 168 hours: no reader takes longer.")
+@click.option("--allow-short-retention", is_flag=True, help="Allow less than 168 hours, since no reader takes longer.")
 @value.json_option
 def upkeep(
     *, root: Path, target_size_bytes: int, retention_hours: int, allow_short_retention: bool, as_json: bool
 ) -> None:
-    """Merge small files of the Delta tables in order of replica and offset, and delete files that are out of use.
+    """Merge small files of the Delta tables in order of replica and offset, and delete files that they no longer use.
 
     A pipeline may be running. The rows stay the same.
     """

@@ -253,7 +253,7 @@ def upgrade(
     as_json: bool,
     **after: Any,  # noqa: ANN401 - as click has them
 ) -> None:
-    """Move static voters into the log by raising kraft.version to 1; this is final. All voters must be running."""
+    """Move static voters into the log by raising kraft.version to 1, for good. All voters must be running."""
     level = level_of(feature)
     options = joined(before, after)
 
@@ -301,8 +301,8 @@ def quorum(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 -
 def reload_files(before: dict[str, Any], /, *, directory: Path, as_json: bool) -> None:
     """Let the node of DIRECTORY on this machine take up changed certificates, users, keys, rules and credentials.
 
-    DIRECTORY is the log directory of the node. Without this a node looks at its files every five seconds. It prints
-    what became of each file, and exits with 1 if one cannot be used: the former content stays in use then.
+    DIRECTORY is the log directory of the node. A node also looks at its files by itself, every five seconds. The
+    command prints what became of each file, and exits with 1 if one cannot be used; its former content stays in use.
     """
     from pykraft.server.reload import ask_to_reload
 

@@ -25,7 +25,7 @@ class _Heard(NamedTuple):
 
 
 class CampaignsOfLastResort(Invariant):
-    """Between a leader and a campaign of a voter that never leads lies a reason.
+    """A voter that never leads campaigns only if no other voter seems able to be elected.
 
     It needs one of two reasons since it last heard a leader: a candidate with a shorter log has asked for its vote,
     or as much time has passed as three election timeouts take at least. Otherwise it would take part in every
@@ -161,7 +161,7 @@ class _Following:
 
 
 class EarlyCampaignsHaveReason(Invariant):
-    """Between two early campaigns against a leader it answered and then refused a connection.
+    """A follower campaigns early again only after its leader has answered and then refused a connection.
 
     A connection that merely breaks is dialed again. If the leader's machine refuses the dial, its process has
     perhaps ended, and the follower asks for pre-votes early, once. It does so again only after another answer of
@@ -238,7 +238,7 @@ class _Heeding(NamedTuple):
 
 
 class LivingLeaderIsFollowed(Invariant):
-    """No voter campaigns within a fetch timeout after records or a slice from its leader, unless that is gone.
+    """No voter campaigns within a fetch timeout after records or a slice from its leader, unless the leader is gone.
 
     These are the surest signs that the leader is alive. A follower that ignores one campaigns too early: the others
     deny its pre-votes, and it has lost its leader for nothing, perhaps in the middle of a long download. A leader
@@ -309,7 +309,7 @@ class _Reach:
 
 
 class ReachedLeaderStays(KeptLeader):
-    """No node becomes a candidate while a majority reaches the leader since the node began to ask for pre-votes.
+    """No node becomes a candidate if a majority has reached the leader since the node began to ask for pre-votes.
 
     A voter reaches its leader from one answer on, until a fetch timeout later, unless the leader's machine refuses
     it a connection or the leader says that it resigns. The answer is one to a Fetch of the leader's epoch: a Fetch

@@ -12,7 +12,7 @@ from pykraft.sim.invariants import invariant
 
 
 class CommittedOffsetsStay(invariant.Invariant):
-    """Who takes a partition over goes on at an offset that its group has committed, and not before one acknowledged.
+    """A member that takes over a partition goes on at a committed offset, and not before an acknowledged one.
 
     A commit without an answer may count or not, and may arrive after a later one of the same generation, over an older
     connection. What a later generation commits does not bind a member that does not know of it yet.

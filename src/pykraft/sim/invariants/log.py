@@ -191,7 +191,7 @@ def _epoch_of(node: SimulatedNode) -> int:
 
 
 class CommittedStaysKnown(Invariant):
-    """What ``recovery-point`` calls committed before a start, the node knows after it, as far as its log goes.
+    """After a start a node knows what its ``recovery-point`` called committed, as far as its log goes.
 
     A disk that lies may have lost the file, or what it speaks of.
 

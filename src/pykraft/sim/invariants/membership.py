@@ -113,7 +113,7 @@ class VotersCanBeDialed(invariant.Invariant):
 
 
 class LevelBeforeVoters(invariant.Invariant):
-    """A voter set follows level 1 in the log, in the same batch or before it.
+    """Each voter set in the log comes after kraft.version 1, which is in the same batch or before it.
 
     At level 0 some node may be too old to read them, and would count majorities by other voters.
 
@@ -282,7 +282,7 @@ class RemovedLeaderResigns(invariant.Invariant):
 
 
 class TwinsAreTold(invariant.Invariant):
-    """Whoever sends records to a twin of a voter has raised an alarm in this epoch, which names the voter.
+    """A node that sends records to a twin of a voter has raised an alarm in this epoch, which names the voter.
 
     Otherwise nobody learns that the two processes exist: each of them works, and `describe` shows healthy voters.
 
