@@ -14,11 +14,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import shorten
+from typing import IO
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILT_WITH = {"spark": "build"}
@@ -33,6 +36,8 @@ NO_NETWORK = (
 """What pip prints when it cannot reach the index; its other output then only says that it found nothing."""
 NO_SPACE = "No space left on device"
 LINES_MAX = 12
+SILENCE_S = 4.0
+"""No command is waited for longer without a word: a download takes minutes on a slow line."""
 INTERRUPTED = 130
 """128 and the number of SIGINT, as in a shell."""
 
@@ -118,7 +123,7 @@ class Environment:
         say(f"installing requirements/{name}.txt")
         command = [
             str(self._python),
-            *("-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--quiet"),
+            *("-m", "pip", "--disable-pip-version-check", "--no-input", "install"),
             *("--progress-bar", "off", "--no-warn-script-location"),
             *("--require-hashes", "--no-deps", "--requirement", str(self._lock_file(name))),
             *(["--no-build-isolation"] if name in BUILT_WITH else []),
@@ -145,12 +150,40 @@ class Environment:
 
 
 def run(command: Sequence[str]) -> str:
-    """What the command prints. Errors: SetupError with that and what it complained of, when it fails."""
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        said = "\n".join([*done.stdout.splitlines(), *done.stderr.splitlines()][-LINES_MAX:])
-        raise SetupError(f"this failed with status {done.returncode}: {' '.join(command)}\n{said}", status=1)
-    return done.stdout
+    """What the command prints; while it runs, what it printed last is told now and then.
+
+    Errors: SetupError with what it printed and what it complained of, when it fails.
+    """
+    started = time.monotonic()
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors) as process:
+            try:
+                while is_running(process):
+                    last = next(filter(str.strip, reversed(lines_of(output))), "")
+                    say(f"{time.monotonic() - started:4.0f} s  {shorten(last, 80, placeholder=' …')}".rstrip())
+            except BaseException:
+                process.kill()
+                raise
+        printed = lines_of(output)
+        if process.returncode != 0:
+            said = "\n".join([*printed, *lines_of(errors)][-LINES_MAX:])
+            raise SetupError(f"this failed with status {process.returncode}: {' '.join(command)}\n{said}", status=1)
+    return "\n".join(printed)
+
+
+def is_running(process: subprocess.Popen[bytes]) -> bool:
+    """Whether it still does after `SILENCE_S`."""
+    try:
+        process.wait(SILENCE_S)
+    except subprocess.TimeoutExpired:
+        return True
+    return False
+
+
+def lines_of(file: IO[bytes]) -> list[str]:
+    """What a process writes to this file, whose position is the process's, too."""
+    size_bytes = os.fstat(file.fileno()).st_size
+    return os.pread(file.fileno(), size_bytes, 0).decode(errors="replace").splitlines()
 
 
 def explained(story: str) -> str:

@@ -286,6 +286,17 @@ def test_what_failed_is_told_in_its_last_words(setup: ModuleType) -> None:
     assert "\n10\n" not in str(caught.value)
 
 
+def test_a_long_command_is_never_silent_for_long(
+    setup: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    told = tmp_path / "told"
+    monkeypatch.setattr(setup, "SILENCE_S", 0.05)
+    monkeypatch.setattr(setup, "say", lambda text: told.touch() if "fetching" in text else None)
+    wait = f"while not os.path.exists({str(told)!r}): time.sleep(0.01)"
+    program = f"import os, time\nprint('fetching it\\n', flush=True)\n{wait}"
+    assert setup.run([sys.executable, "-c", program]) == "fetching it\n"
+
+
 @pytest.mark.parametrize(
     ("said", "told"),
     [
