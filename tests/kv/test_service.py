@@ -221,7 +221,9 @@ def python(code: str, **marks: object) -> Any:
 
 
 def test_a_node_that_cannot_start_is_told_with_its_last_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "serve_command", python("import sys; print('x'); sys.exit('pykraft: no room')"))
+    monkeypatch.setattr(
+        service, "serve_command", python("import sys; print('x', flush=True); sys.exit('pykraft: no room')")
+    )
     with pytest.raises(LocalQuorumError, match="node 1 ended with 1: pykraft: no room"):
         try_quorum(1, Endpoint("127.0.0.1", 9), show=lambda _: None, report=lambda _: None)
 

@@ -100,5 +100,5 @@ def test_end_of_the_connection_passes_through(tmp_path: Path) -> None:
     ends.client.write(b"last")
     ends.arrived.write_eof()
     assert ends.server.read(10) == b"last"
-    with pytest.raises(ssl.SSLEOFError):
-        ends.server.read(10)
+    with suppress(ssl.SSLEOFError):  # Python 3.11.2 takes it for a clean end
+        assert ends.server.read(10) == b""

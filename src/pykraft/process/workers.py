@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -41,8 +42,12 @@ def call_in_workers(function: Callable[[A], R], arguments: Sequence[A], *, worke
         _start_cleaner()
         with _without_signals():
             pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_serve_the_parent)
-            results = pool.map(function, arguments, chunksize=size)
-        yield from results
+            # Not its `map`, which cancels what is left when it is closed: the thread of the pool of Debian 12's Python
+            # then prints a traceback when the workers are killed.
+            parts = (arguments[at : at + size] for at in range(0, len(arguments), size))
+            waiting = deque(pool.submit(_results, function, part) for part in parts)
+        while waiting:
+            yield from waiting.popleft().result()
         is_done = True
     finally:
         if not is_done:
@@ -51,6 +56,10 @@ def call_in_workers(function: Callable[[A], R], arguments: Sequence[A], *, worke
                 worker.kill()
         if pool is not None:
             pool.shutdown(cancel_futures=True)
+
+
+def _results(function: Callable[[A], R], arguments: Sequence[A]) -> list[R]:
+    return [function(each) for each in arguments]
 
 
 def _start_cleaner() -> None:
