@@ -257,6 +257,12 @@ def test_a_stage_that_needs_nothing_installs_nothing(clone: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize(("unshare", "is_told"), [("exit 0", False), ("exit 1", True)])
+def test_a_system_without_namespaces_is_told_of_in_the_first_line(clone: Path, unshare: str, is_told: bool) -> None:
+    done = on_a_bare_machine(clone, "sim", programs={"unshare": unshare, "chromium": "exit 0"})
+    assert ("this system makes no namespaces" in done.stderr.partition("\n")[0]) == is_told
+
+
 @pytest.mark.parametrize(("variables", "status"), [({}, 0), ({"NEWEST_REQUIRED": "1"}, 1)])
 def test_the_oldest_python_alone_has_nothing_to_repeat(clone: Path, variables: dict[str, str], status: int) -> None:
     done = on_a_bare_machine(clone, "newest", variables=variables)
