@@ -14,14 +14,12 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from textwrap import shorten
-from typing import IO
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILT_WITH = {"spark": "build"}
@@ -154,36 +152,28 @@ def run(command: Sequence[str]) -> str:
 
     Errors: SetupError with what it printed and what it complained of, when it fails.
     """
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            printed, complained = (each.decode(errors="replace") for each in outputs(process))
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode != 0:
+        said = "\n".join([*printed.splitlines(), *complained.splitlines()][-LINES_MAX:])
+        raise SetupError(f"this failed with status {process.returncode}: {' '.join(command)}\n{said}", status=1)
+    return printed.removesuffix("\n")
+
+
+def outputs(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+    """Wait for what it prints and what it complains of, and tell the last line so far every `SILENCE_S`."""
     started = time.monotonic()
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors) as process:
-            try:
-                while is_running(process):
-                    last = next(filter(str.strip, reversed(lines_of(output))), "")
-                    say(f"{time.monotonic() - started:4.0f} s  {shorten(last, 80, placeholder=' …')}".rstrip())
-            except BaseException:
-                process.kill()
-                raise
-        printed = lines_of(output)
-        if process.returncode != 0:
-            said = "\n".join([*printed, *lines_of(errors)][-LINES_MAX:])
-            raise SetupError(f"this failed with status {process.returncode}: {' '.join(command)}\n{said}", status=1)
-    return "\n".join(printed)
-
-
-def is_running(process: subprocess.Popen[bytes]) -> bool:
-    """Whether it still does after `SILENCE_S`."""
-    try:
-        process.wait(SILENCE_S)
-    except subprocess.TimeoutExpired:
-        return True
-    return False
-
-
-def lines_of(file: IO[bytes]) -> list[str]:
-    """What a process writes to this file, whose position is the process's, too."""
-    size_bytes = os.fstat(file.fileno()).st_size
-    return os.pread(file.fileno(), size_bytes, 0).decode(errors="replace").splitlines()
+    while True:
+        try:
+            return process.communicate(timeout=SILENCE_S)
+        except subprocess.TimeoutExpired as waiting:
+            lines = (waiting.output or b"").decode(errors="replace").splitlines()
+            last = next(filter(str.strip, reversed(lines)), "")
+            say(f"{time.monotonic() - started:4.0f} s  {shorten(last, 80, placeholder=' …')}".rstrip())
 
 
 def explained(story: str) -> str:

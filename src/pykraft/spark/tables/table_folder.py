@@ -5,8 +5,8 @@ all, so there is nothing to sync and no folder to make; ``deltalake`` creates th
 conditional write, which the storage refuses if there is one. It finds credentials by itself, where obstore does, and
 is told the endpoint.
 
-Invariant: only what is in this module asks where a table is, and errors are ours; those of object storage without the
-library's text, which may hold parts of a request.
+Invariant: how a table is opened and its files are written, synced and read by pyarrow is decided here, and errors are
+ours; those of object storage without the library's text, which may hold parts of a request.
 
 Source: ADR 113, ADR 212, ADR 221; the Delta protocol (mutual exclusion of commits).
 """
