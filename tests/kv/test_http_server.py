@@ -5,13 +5,17 @@ import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 from pykraft.kv.api import Exchange
+from pykraft.security.contexts import Side, TlsContext
 from pykraft.server.binding import listening_sockets, port_of
 from pykraft.types import Endpoint
+from tests.security.credentials import context, properties
 
 HEAD = b"GET /x HTTP/1.1\r\nhost: a\r\n"
 
@@ -21,7 +25,9 @@ async def echo(exchange: Exchange) -> None:
 
 
 @asynccontextmanager
-async def listening(act: Callable[[Exchange], Awaitable[None]]) -> AsyncIterator[tuple[int, Any]]:
+async def listening(
+    act: Callable[[Exchange], Awaitable[None]], tls: TlsContext | None = None
+) -> AsyncIterator[tuple[int, Any]]:
     """A server whose requests ``act`` serves; its port."""
     from pykraft.kv.http_server import HttpServer
 
@@ -30,7 +36,7 @@ async def listening(act: Callable[[Exchange], Awaitable[None]]) -> AsyncIterator
 
     sockets = listening_sockets(Endpoint("127.0.0.1", 0))
     port = port_of(sockets)
-    server = HttpServer(app, sockets)
+    server = HttpServer(app, sockets, tls)
     serving = asyncio.ensure_future(server.run())
     try:
         yield port, server
@@ -148,3 +154,59 @@ async def test_the_server_stops_although_requests_are_under_way() -> None:
     with suppress(ConnectionResetError):
         assert b"200 OK" not in await reader.read()
     writer.close()
+
+
+PIECES = (
+    HEAD + b"\r\n",
+    HEAD + b"connection: close\r\n\r\n",
+    b"POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\n",
+    b"POST /x HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n",
+    b"POST /x HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 3\r\n\r\n",
+    b"GET /x HTTP/1.1\r\nhost: a\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n",
+    b"HEAD /x HTTP/1.0\r\n\r\n",
+    b"3\r\nabc\r\n",
+    b"0\r\n\r\n",
+    b"zz\r\n",
+    b"abc",
+    b"\x16\x03\x01\r\n\r\n",
+)
+"""What a client may send next: right and wrong, in any order."""
+
+
+async def answer_late(exchange: Exchange) -> None:
+    await asyncio.sleep(0.001)
+    await exchange.answer({"body": len(await exchange.body())})
+
+
+async def answer_much(exchange: Exchange) -> None:
+    await exchange.answer({"much": "x" * 400_000})
+
+
+@pytest.mark.parametrize("act", [echo, answer_late, answer_much])
+@pytest.mark.parametrize("has_tls", [False, True])
+async def test_no_order_of_requests_and_garbage_is_an_error_of_the_server(
+    tmp_path: Path, act: Callable[[Exchange], Awaitable[None]], has_tls: bool
+) -> None:
+    """What the loop complains of fails the test, as every other."""
+    values = properties(tmp_path, ssl__client__auth="none")
+    tls = context(values, Side.SERVER) if has_tls else None
+    trust = context({"ssl.truststore.location": values["ssl.truststore.location"]}, Side.CLIENT).current
+    options: Any = {"ssl": trust, "server_hostname": "localhost"} if has_tls else {}
+    random = Random(f"{act.__name__} {has_tls}")
+    async with listening(act, tls) as (port, _):
+
+        async def visit(sent: list[bytes]) -> None:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 10, **options)
+            with suppress(OSError):
+                for piece in sent:
+                    writer.write(piece)
+                    await asyncio.sleep(random.choice([0, 0, 0.003]))
+                    if random.random() < 0.2:
+                        with suppress(TimeoutError):
+                            await asyncio.wait_for(reader.read(1 << 20), timeout=0.01)
+            writer.transport.abort()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+        for _ in range(4):  # no more visits than one address may make at once
+            await asyncio.gather(*(visit(random.choices(PIECES, k=random.randint(2, 6))) for _ in range(20)))

@@ -263,6 +263,17 @@ async def test_who_was_being_accepted_when_all_was_closed_is_closed_too() -> Non
         late.connection_lost(None)
 
 
+async def test_one_request_is_answered_though_more_comes_while_the_answer_is_sent() -> None:
+    """asyncio's TLS passes it on until the answer is away, and breaks when it is closed a second time."""
+    async with on_station() as station:
+        exchange, transport = prometheus._Exchange(station.endpoint), FakeTransport()
+        exchange.connection_made(transport)
+        for _ in range(3):
+            exchange.data_received(GOOD)
+        assert len(transport.written) == 1
+        exchange.connection_lost(None)
+
+
 def test_without_the_client_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     require_package("--here")
     monkeypatch.setitem(sys.modules, "prometheus_client", None)

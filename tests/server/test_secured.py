@@ -79,6 +79,23 @@ async def test_nodes_talk_over_tls_and_know_each_other(tmp_path: Path) -> None:
         assert (links.accepted_count, links.dialed_count, links.failed_handshakes) == (0, 0, 0)
 
 
+async def test_links_may_end_in_the_turn_in_which_their_peer_has_gone(tmp_path: Path) -> None:
+    """asyncio knows that the connection is lost one turn before the link hears of it."""
+    async with secured_station(tmp_path) as station:
+        links, user = station.links, station.user
+        for _ in range(2):
+            links.dial(station.endpoint)
+        await user.wait_for(lambda: len(user.heard) == 4)
+        [gone, *others] = links._links.values()
+        assert gone._transport is not None
+        socket.socket.shutdown(gone._transport.get_extra_info("socket")._sock, socket.SHUT_RDWR)
+        while not gone._transport.is_closing():
+            await asyncio.sleep(0)
+        assert gone.is_open, "it has not heard of it"
+        links.close_all()
+        assert not any(link.is_open for link in (gone, *others))
+
+
 async def test_first_request_may_come_with_the_end_of_the_handshake(tmp_path: Path) -> None:
     """A blocking client writes at once; its bytes arrive with its Finished, and none is lost."""
     client = context(properties(tmp_path), Side.CLIENT).current

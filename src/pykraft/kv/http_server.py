@@ -61,6 +61,17 @@ class BoundedConnection(H11Protocol):
         else:
             self._watch()
 
+    def data_received(self, data: bytes) -> None:
+        """Whatever comes from the client, nothing but its connection ends of it."""
+        if self.transport.is_closing():  # TLS passes on what comes while an answer is being sent
+            return
+        try:
+            super().data_received(data)
+        except Exception as error:  # noqa: BLE001 - whatever a client makes uvicorn do wrong
+            # Such as a body that turns out to be malformed after its answer, which uvicorn tries to answer again.
+            logger.debug("a connection to the HTTP API: %s", error)
+            self.transport.abort()
+
     def connection_lost(self, exc: Exception | None) -> None:
         if self._watchdog is not None:
             self._watchdog.cancel()

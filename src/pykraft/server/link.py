@@ -221,7 +221,8 @@ class Link:
         """Pass on nothing more; written bytes still go out, if the peer reads them soon."""
         self.is_open = False
         self._next = None
-        if self._transport is None:
+        if self._transport is None or self._transport.is_closing():
+            # A lost connection is closed a turn before `connection_lost`. asyncio's TLS breaks if it is closed again.
             return
         self._transport.close()
         if self._transport.get_write_buffer_size():

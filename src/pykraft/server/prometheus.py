@@ -211,6 +211,9 @@ class _Exchange(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`; bytes after the head of the request are ignored."""
+        assert self._transport is not None
+        if self._transport.is_closing():  # TLS passes on what comes while an answer is being sent
+            return
         self._received += data
         end = _REQUEST_END.search(self._received, 0, REQUEST_SIZE_BYTES_MAX)
         if end is not None:
