@@ -36,11 +36,13 @@ SIGNALS_OF_TESTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1
 
 
 def pytest_configure() -> None:
-    """Restore default signal handling, so that tests behave the same however the suite was started.
+    """Restore default signal handling and output, so that tests behave the same however the suite was started.
 
     A script starts background jobs with SIGINT ignored, and ``nohup`` with SIGHUP ignored. Children inherit this, and a
     test that interrupts one would wait for ever.
     """
+    # Processes that tests start buffer their output, as a user's do, and not as in a container's image.
+    os.environ.pop("PYTHONUNBUFFERED", None)
     for number in SIGNALS_OF_TESTS:
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)

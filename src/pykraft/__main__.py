@@ -12,12 +12,10 @@ from pykraft.process.signals import end_on_early_signals
 def main(module: str = "pykraft.cli.main") -> None:
     """Run the command line of this module, and end the process."""
     end_on_early_signals("pykraft")
-    from pykraft.cli.interrupt import CommandInterrupted
+    from pykraft.cli.interrupt import last_act
 
-    try:
+    with last_act():
         importlib.import_module(module).main()
-    except CommandInterrupted as interrupted:
-        interrupted.end_process()
 
 
 if __name__ == "__main__":

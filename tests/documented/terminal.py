@@ -45,7 +45,11 @@ class Terminal:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._count = 0
-        self._shell = subprocess.Popen(["bash", "--norc"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        # What a program prints comes at once, as at a terminal, although it goes into a file.
+        environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+        self._shell = subprocess.Popen(
+            ["bash", "--norc"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
         self.staying: list[Staying] = []
         self._send("exec 3>&1; set -m")
 

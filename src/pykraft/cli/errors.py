@@ -67,6 +67,8 @@ def run_with_exit_codes(command: click.Command) -> None:
 def _run(command: click.Command) -> NoReturn:
     try:
         result = command.main(standalone_mode=False, prog_name="pykraft")
+        if sys.stdout is not None:  # a rest that cannot be written is an error of the command
+            sys.stdout.flush()
     except click.exceptions.Abort:
         hang_up()  # a question that a closed terminal cannot answer
         sys.exit(EXIT_FAILED)

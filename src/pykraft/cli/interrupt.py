@@ -145,6 +145,26 @@ def signals_to(on_signal: Callable[[signal.Signals], object]) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def last_act() -> Iterator[None]:
+    """What a process is for: after this block it ends, by the signal that interrupted the block if one did.
+
+    What the standard streams still cannot write is dropped: the command has told of it by then, and Python would tell
+    another story at exit, with a status of 120.
+    """
+    try:
+        yield
+    except CommandInterrupted as interrupted:
+        interrupted.end_process()
+    finally:
+        for stream in filter(None, (sys.__stdout__, sys.__stderr__)):
+            try:
+                stream.flush()
+            except (OSError, ValueError):
+                with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - no path is made
+                    os.dup2(nowhere.fileno(), stream.fileno())
+
+
 def is_input_output_error(error: BaseException) -> bool:
     """Whether this is how a read or a write of a closed terminal fails."""
     return isinstance(error, OSError) and error.errno == errno.EIO

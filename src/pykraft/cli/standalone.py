@@ -50,13 +50,10 @@ def _run(name: str, words: Sequence[str]) -> int:
 def main() -> None:
     """Run the script that the first word names, and end the process."""
     end_on_early_signals(sys.argv[1])
-    from pykraft.cli.interrupt import CommandInterrupted
+    from pykraft.cli.interrupt import last_act
 
-    try:
-        status = run(sys.argv[1], sys.argv[2:])
-    except CommandInterrupted as interrupted:
-        interrupted.end_process()
-    sys.exit(status)
+    with last_act():
+        sys.exit(run(sys.argv[1], sys.argv[2:]))
 
 
 if __name__ == "__main__":

@@ -14,15 +14,11 @@ Source: Kafka's ``TestRaftServer.RaftWorkloadGenerator``, ``ThroughputThrottler`
 
 import asyncio
 import hashlib
-import os
 import struct
-import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import repeat
-from pathlib import Path
 from random import Random
 from typing import Final, Protocol
 
@@ -207,10 +203,7 @@ class Workload:
         try:
             print(line, flush=True)  # noqa: T201 - this printout is the product
         except OSError as error:
-            # Nobody gets the results of this load, so end the node instead of stopping the load silently. Redirect
-            # what the stream has buffered to nowhere, so that the exit code is that of this error.
-            with suppress(OSError), Path(os.devnull).open("wb") as nowhere:
-                os.dup2(nowhere.fileno(), sys.stdout.fileno())
+            # Nobody gets the results of this load, so end the node instead of stopping the load silently.
             self._failed(UsageError(f"standard output: {error.strerror or error}"))
 
     def _refill(self, claim: _Claim) -> None:

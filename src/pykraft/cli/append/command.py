@@ -29,7 +29,6 @@ from pykraft.cli.client_options import (
     controllers_option,
     timeout_option,
 )
-from pykraft.cli.errors import EXIT_FAILED
 from pykraft.cli.interrupt import CommandInterrupted, hang_up, is_input_output_error, signals_to
 from pykraft.cli.parsing.value import OneOf
 from pykraft.cli.printable import WaitingLine
@@ -186,12 +185,7 @@ def append(
                 raise UsageError(f"{file}: {error.strerror}: give a file of lines, or - for standard input") from error
         elif sys.stdin.isatty():
             click.echo("Type a record and press Enter to append it; Ctrl-D ends.", err=True)
-        try:
-            ended_by = asyncio.run(AppendRun(options, value_of, as_json=as_json).run(descriptor))
-        except BrokenPipeError:
-            # The reader is gone; keep the interpreter from flushing standard output again at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(EXIT_FAILED)
+        ended_by = asyncio.run(AppendRun(options, value_of, as_json=as_json).run(descriptor))
     if ended_by is not None:
         raise CommandInterrupted(ended_by)
 
