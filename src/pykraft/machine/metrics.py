@@ -7,8 +7,7 @@ Source: ours; the sensors are those of `pykraft.host.metrics`.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from pykraft.client.node import Node
 from pykraft.errors import OutcomeUnknownError, PykraftError
@@ -28,8 +27,6 @@ _SESSIONS: Final = ours("machine-sessions", MetricKind.GAUGE, "sessions", "sessi
 MACHINE_METRICS: Final = (_COMMANDS, _AVERAGE, _LONGEST, _REJECTED, _UNKNOWN, _FAILED, _WAITING, _SESSIONS)
 """All of them, in the order of the documentation."""
 
-
-C = TypeVar("C")
 PUBLISH_INTERVAL_S: Final = 1.0
 
 
@@ -42,28 +39,24 @@ class CommandMeasurements:
         self._latency = Sensor()
         self._waiting = self._rejected = self._unknown = self._failed = 0
 
-    async def of(self, ask: Callable[[C, int], Awaitable[CommandAnswer]], command: C, timeout_ms: int) -> CommandAnswer:
-        """The answer to this command. Errors: those of ``ask``."""
-        loop = asyncio.get_running_loop()
-        begun_s = loop.time()
+    def begun(self) -> float:
+        """A call begins now (seconds of the loop); tell `ended`."""
         self._waiting += 1
-        try:
-            found = await ask(command, timeout_ms)
-        except OutcomeUnknownError:
+        return asyncio.get_running_loop().time()
+
+    def ended(self, begun_s: float, how: CommandAnswer | BaseException) -> None:
+        """The call that began then has ended, with this answer or with this error."""
+        self._waiting -= 1
+        if isinstance(how, CommandAnswer):
+            if how.verdict is not APPLIED:
+                self._failed += how.verdict is REFUSED
+                self._rejected += how.verdict is not REFUSED
+        elif isinstance(how, OutcomeUnknownError):
             self._unknown += 1
-            raise
-        except PykraftError:
+        elif isinstance(how, PykraftError):
             self._failed += 1
-            raise
-        else:
-            if found.verdict is not APPLIED:
-                self._failed += found.verdict is REFUSED
-                self._rejected += found.verdict is not REFUSED
-            return found
-        finally:
-            self._waiting -= 1
-            now_s = loop.time()
-            self._latency.record((now_s - begun_s) * 1_000, now_s * 1_000)
+        now_s = asyncio.get_running_loop().time()
+        self._latency.record((now_s - begun_s) * 1_000, now_s * 1_000)
 
     async def read(self) -> Metrics:
         """With those of the node, and of the state machine. Errors: NotRunningError."""

@@ -245,7 +245,15 @@ class Replicated(Generic[M_co]):
             await self._versions.wait(self._machine.version_of(command), timeout_ms)
         if type(data) is not bytes or len(data) > COMMAND_SIZE_BYTES_MAX:
             raise UsageError(f"a command takes at most {COMMAND_SIZE_BYTES_MAX} bytes: its serde made {_shown(data)}")
-        return self._result(await self._measured.of(self._submission.execute, data, timeout_ms))
+        del command  # thousands of calls may wait, and Python's collector stops the loop for all that they hold
+        begun_s = self._measured.begun()
+        try:
+            answer = await self._submission.execute(data, timeout_ms)
+        except BaseException as error:
+            self._measured.ended(begun_s, error)
+            raise
+        self._measured.ended(begun_s, answer)
+        return self._result(answer)
 
     async def resume(
         self: Replicated[StateMachine[C, R]], command: UnfinishedCommand, *, timeout_ms: int = TIMEOUT_MS
@@ -260,7 +268,14 @@ class Replicated(Generic[M_co]):
         whole_number("timeout_ms", timeout_ms, least=1, most=TIMEOUT_MS_MAX)
         if not isinstance(command, UnfinishedCommand):
             raise UsageError(f"{command!r} is no unfinished command: give what `OutcomeUnknownError.command` is")
-        return self._result(await self._measured.of(self._submission.resume, command, timeout_ms))
+        begun_s = self._measured.begun()
+        try:
+            answer = await self._submission.resume(command, timeout_ms)
+        except BaseException as error:
+            self._measured.ended(begun_s, error)
+            raise
+        self._measured.ended(begun_s, answer)
+        return self._result(answer)
 
     def _result(self: Replicated[StateMachine[C, R]], answer: CommandAnswer) -> R:
         verdict, value = answer

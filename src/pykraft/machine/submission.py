@@ -88,7 +88,19 @@ class Submission(Generic[C, R]):
         deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1_000
         while True:
             # 1. The first command opens a session, and so does the first after its end.
-            session = self._session or await self._opened(deadline_s, timeout_ms)
+            session = self._session
+            if session is None:
+                # Waits here and in no call: an outage has thousands who wait, and Python's collector stops the loop for
+                # each frame of theirs.
+                newcomer = self._newcomer(deadline_s)
+                try:
+                    session = await newcomer
+                except TimeoutError:
+                    raise _not_applied(f"no answer within {timeout_ms} ms{await self._hindrance()}") from None
+                except errors.RefusedError as error:
+                    raise _not_applied(str(error)) from error
+                finally:
+                    self._newcomers.pop(newcomer, None)
             group = self._group_for(session, command)
             if group.is_local:  # so that a command that is refused concerns its caller alone
                 try:
@@ -223,27 +235,20 @@ class Submission(Generic[C, R]):
         if not session.waiters:
             self._applier.sessions.pop(session.session_id, None)
 
-    async def _opened(self, deadline_s: float, timeout_ms: int) -> ClientSession:
-        """Open a session, or wait for the one that another caller opens.
+    def _newcomer(self, deadline_s: float) -> asyncio.Future[ClientSession]:
+        """Gets the session that this caller opens, or another one.
 
-        Errors: NotAppliedError when the time is over; BufferFullError, NotRunningError.
+        Errors: TimeoutError when the time is over; BufferFullError, RefusedError, NotRunningError.
         """
         loop = asyncio.get_running_loop()
         if self._opening is None:
             self._opening = loop.create_task(self._open(), name="pykraft session")
             self._opening.add_done_callback(self._opening_ended)
         # A future of its own: to take a callback off a task that thousands wait for costs as many steps.
-        waiter: asyncio.Future[ClientSession] = loop.create_future()
-        self._newcomers[waiter] = deadline_s
+        newcomer: asyncio.Future[ClientSession] = loop.create_future()
+        self._newcomers[newcomer] = deadline_s
         self._wake_by(deadline_s)
-        try:
-            return await waiter
-        except TimeoutError:
-            raise _not_applied(f"no answer within {timeout_ms} ms{await self._hindrance()}") from None
-        except errors.RefusedError as error:
-            raise _not_applied(str(error)) from error
-        finally:
-            self._newcomers.pop(waiter, None)
+        return newcomer
 
     async def _room(self, deadline_s: float, timeout_ms: int) -> None:
         """Wait until a command of the session has its answer. Errors: NotAppliedError when the time is over."""
