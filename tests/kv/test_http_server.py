@@ -16,6 +16,7 @@ from pykraft.security.contexts import Side, TlsContext
 from pykraft.server.binding import listening_sockets, port_of
 from pykraft.types import Endpoint
 from tests.security.credentials import context, properties
+from tests.server.station import turns
 
 HEAD = b"GET /x HTTP/1.1\r\nhost: a\r\n"
 
@@ -174,7 +175,7 @@ PIECES = (
 
 
 async def answer_late(exchange: Exchange) -> None:
-    await asyncio.sleep(0.001)
+    await turns(asyncio.get_running_loop(), 5)
     await exchange.answer({"body": len(await exchange.body())})
 
 
@@ -200,10 +201,8 @@ async def test_no_order_of_requests_and_garbage_is_an_error_of_the_server(
             with suppress(OSError):
                 for piece in sent:
                     writer.write(piece)
-                    await asyncio.sleep(random.choice([0, 0, 0.003]))
-                    if random.random() < 0.2:
-                        with suppress(TimeoutError):
-                            await asyncio.wait_for(reader.read(1 << 20), timeout=0.01)
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(reader.read(1 << 20), random.choice([0, 0.003, 0.01]))
             writer.transport.abort()
             with suppress(OSError):
                 await writer.wait_closed()

@@ -62,60 +62,6 @@ async def secured_station(folder: Path, **given: str) -> AsyncIterator[Station]:
         yield station
 
 
-async def test_nodes_talk_over_tls_and_know_each_other(tmp_path: Path) -> None:
-    async with secured_station(tmp_path) as station:
-        links, user = station.links, station.user
-        user.answer = lambda connection, message: (
-            links.send(connection, frame([b"x" * 300_000])) if message == b"ping" else None
-        )
-        dialed = links.dial(station.endpoint)
-        await user.wait_for(lambda: len(user.heard) == 2)
-        links.send(dialed, frame([b"ping"]))
-        await user.wait_for(lambda: user.frames == [b"ping", b"x" * 300_000])
-        principals = [link.principal for link in links._links.values()]
-        assert principals == [Principal("CN=node")] * 2
-        links.close(dialed)
-        await user.wait_for(lambda: len(user.heard) == 3)
-        assert (links.accepted_count, links.dialed_count, links.failed_handshakes) == (0, 0, 0)
-
-
-async def test_links_may_end_in_the_turn_in_which_their_peer_has_gone(tmp_path: Path) -> None:
-    """asyncio knows that the connection is lost one turn before the link hears of it."""
-    async with secured_station(tmp_path) as station:
-        links, user = station.links, station.user
-        for _ in range(2):
-            links.dial(station.endpoint)
-        await user.wait_for(lambda: len(user.heard) == 4)
-        [gone, *others] = links._links.values()
-        assert gone._transport is not None
-        socket.socket.shutdown(gone._transport.get_extra_info("socket")._sock, socket.SHUT_RDWR)
-        for _ in range(1_000):
-            await asyncio.sleep(0)
-            if gone._transport.is_closing():
-                break
-        assert gone.is_open, "it has not heard of it"
-        links.close_all()
-        assert not any(link.is_open for link in (gone, *others))
-
-
-async def test_first_request_may_come_with_the_end_of_the_handshake(tmp_path: Path) -> None:
-    """A blocking client writes at once; its bytes arrive with its Finished, and none is lost."""
-    client = context(properties(tmp_path), Side.CLIENT).current
-
-    def ask(port: int) -> None:
-        plain = socket.create_connection((HOSTS[1], port), timeout=TIMEOUT_S)
-        with client.wrap_socket(plain, server_hostname="localhost") as wrapped:
-            wrapped.sendall(b"\0\0\0\4ping")
-            wrapped.recv(1)
-
-    async with secured_station(tmp_path) as station:
-        user = station.user
-        user.answer = lambda connection, message: station.links.send(connection, frame([message]))
-        for _ in range(5):
-            await asyncio.wait_for(asyncio.to_thread(ask, station.endpoint.port), TIMEOUT_S)
-        assert user.frames == [b"ping"] * 5
-
-
 async def test_client_in_the_clear_is_refused_before_the_node_hears_of_it(tmp_path: Path) -> None:
     async with secured_station(tmp_path) as station:
         for content in (b"\0\0\0\4ping", b"GET / HTTP/1.1\r\n\r\n"):

@@ -70,7 +70,12 @@ class BoundedConnection(H11Protocol):
         except Exception as error:  # noqa: BLE001 - whatever a client makes uvicorn do wrong
             # Such as a body that turns out to be malformed after its answer, which uvicorn tries to answer again.
             logger.debug("a connection to the HTTP API: %s", error)
-            self.transport.abort()
+            self.transport.close()
+
+    def shutdown(self) -> None:
+        """The server stops; asyncio's TLS breaks if a connection is closed again."""
+        if not self.transport.is_closing():
+            super().shutdown()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._watchdog is not None:
