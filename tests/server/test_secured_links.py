@@ -12,6 +12,8 @@ from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import frame
 from pykraft.security.contexts import Side
 from pykraft.security.principal import Principal
+from pykraft.server import link as link_module
+from pykraft.server import secured
 from tests.security.credentials import HOSTS, context, properties
 from tests.server.station import TIMEOUT_S, framed, turns
 from tests.server.test_secured import secured_station
@@ -77,6 +79,54 @@ async def test_first_request_may_come_with_the_end_of_the_handshake(tmp_path: Pa
         assert user.frames == [b"ping"] * 5
 
 
+def sockets() -> set[str]:
+    """The sockets that this process has open."""
+    found = set()
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):
+            found.add(str(each.readlink()))
+    return {each for each in found if each.startswith("socket:")}
+
+
+async def all_closed(before: set[str]) -> None:
+    """Wait until no socket is open that was not open then."""
+    async with asyncio.timeout(TIMEOUT_S):
+        while sockets() - before:
+            await turns(asyncio.get_running_loop(), 50)
+
+
+@pytest.fixture
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections have little time for their last words."""
+    monkeypatch.setattr(link_module, "LAST_WORDS_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(secured, "TLS_CLOSE_S_MAX", 0.05)
+
+
+@pytest.mark.usefixtures("brief")
+async def test_peer_that_ends_its_side_while_it_is_not_read_from_is_closed(tmp_path: Path) -> None:
+    """asyncio's TLS keeps such a connection open until it is read from again."""
+    trust = context(properties(tmp_path), Side.CLIENT).current
+    async with secured_station(tmp_path) as station:
+        before, user = sockets(), station.user
+        _, writer = await asyncio.open_connection(HOSTS[1], station.endpoint.port, ssl=trust, server_hostname=HOSTS[0])
+        writer.write(framed(b"waits for its answer") + framed(b"waits for its turn"))
+        await user.wait_for(lambda: len(user.frames) == 1)
+        [link] = station.links._links.values()
+        assert link._is_paused
+        writer.get_extra_info("socket")._sock.shutdown(socket.SHUT_WR)
+        await turns(asyncio.get_running_loop(), 50)
+        station.links.close(link.connection)
+        await asyncio.wait_for(reset(writer), TIMEOUT_S)
+        await all_closed(before)
+
+
+async def reset(writer: asyncio.StreamWriter) -> None:
+    writer.transport.abort()
+    with suppress(OSError):
+        await writer.wait_closed()
+
+
+@pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize("seed", range(4))
 async def test_no_order_of_frames_garbage_and_ends_is_an_error_of_the_loop(tmp_path: Path, seed: int) -> None:
     """`on_station` fails the test for it."""
@@ -114,13 +164,12 @@ async def test_no_order_of_frames_garbage_and_ends_is_an_error_of_the_loop(tmp_p
                 elif end == "close":
                     writer.close()
                     await turns(loop, 20)
-            writer.transport.abort()
-            with suppress(OSError):
-                await writer.wait_closed()
+            await reset(writer)
 
-        user.answer = answer
+        before, user.answer = sockets(), answer
         for _ in range(5):
             ends = random.choices(["half", "garbage", "close", "abort"], k=10)
             await asyncio.gather(*(visit(random.choices(pieces, k=random.randint(1, 5)), end) for end in ends))
         await user.wait_for(lambda: not links.accepted_count)
+        await all_closed(before)
         assert user.failures == []

@@ -15,7 +15,7 @@ from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -37,6 +37,20 @@ BACKLOG: Final = 100
 logger = logging.getLogger("pykraft")
 
 
+class _ClosedOnce:
+    """A transport that may be closed again: after that, asyncio's TLS could not even abort it."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+
+    def close(self) -> None:
+        if not self._transport.is_closing():
+            self._transport.close()
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a transport has
+        return getattr(self._transport, name)
+
+
 class BoundedConnection(H11Protocol):
     """uvicorn's connection, with a watchdog and an end that does not wait for the client."""
 
@@ -55,7 +69,8 @@ class BoundedConnection(H11Protocol):
         self.app = with_abort
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
+        # uvicorn closes it at several places, one after the other.
+        super().connection_made(cast("asyncio.Transport", _ClosedOnce(cast("asyncio.Transport", transport))))
         if len(self.connections) > CONNECTIONS_MAX:
             self.transport.abort()
         else:
@@ -71,11 +86,6 @@ class BoundedConnection(H11Protocol):
             # Such as a body that turns out to be malformed after its answer, which uvicorn tries to answer again.
             logger.debug("a connection to the HTTP API: %s", error)
             self.transport.close()
-
-    def shutdown(self) -> None:
-        """The server stops; asyncio's TLS breaks if a connection is closed again."""
-        if not self.transport.is_closing():
-            super().shutdown()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._watchdog is not None:

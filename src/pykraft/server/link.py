@@ -225,8 +225,9 @@ class Link:
             # A lost connection is closed a turn before `connection_lost`. asyncio's TLS breaks if it is closed again.
             return
         self._transport.close()
-        if self._transport.get_write_buffer_size():
-            # A peer that does not read must not keep a closed connection open for ever.
+        if self._is_paused or self._transport.get_write_buffer_size():
+            # A peer that does not read must not keep a closed connection open for ever. Nor may one that ended its side
+            # while nothing was read from it: asyncio's TLS forgets to close that.
             self._loop.call_later(LAST_WORDS_TIMEOUT_S, self._transport.abort)
 
     def abort(self) -> None:
