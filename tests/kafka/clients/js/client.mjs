@@ -27,7 +27,7 @@ const { values } = parseArgs({
 const topic = values.topic;
 const count = Number(values.count ?? 0);
 const retry = { retries: 1000, initialRetryTime: 50, maxRetryTime: 500 };
-const kafka = new Kafka({ clientId: "clients", brokers: values.servers.split(","), retry, logLevel: logLevel.NOTHING });
+const kafka = new Kafka({ clientId: "clients", brokers: values.servers.split(","), retry, logLevel: logLevel.ERROR });
 const STEP_MS = 20;
 
 async function produce() {
@@ -78,6 +78,8 @@ async function subscribe(group, offset) {
   // A consumer that joins its group again begins at the committed offset: what it had read already comes once more.
   let next = offset === undefined ? -1 : Number(offset);
   await new Promise((done, fail) => {
+    // It starts again by itself after some errors only.
+    consumer.on(consumer.events.CRASH, ({ payload }) => payload.restart || fail(payload.error));
     const eachBatch = async ({ batch, resolveOffset, commitOffsetsIfNecessary, uncommittedOffsets }) => {
       for (const message of batch.messages) {
         if (read >= count) break;
