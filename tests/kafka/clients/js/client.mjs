@@ -83,11 +83,12 @@ async function subscribe(group, offset) {
     const eachBatch = async ({ batch, resolveOffset, commitOffsetsIfNecessary, uncommittedOffsets }) => {
       for (const message of batch.messages) {
         if (read >= count) break;
+        // Resolved even if it was read before: a batch of which nothing is resolved is fetched again, for ever.
+        resolveOffset(message.offset);
         if (Number(message.offset) < next) continue;
         if (offset !== undefined) next = Number(message.offset) + 1;
         process.stdout.write(`${message.offset} ${message.value}\n`);
         read += 1;
-        resolveOffset(message.offset);
       }
       await commitOffsetsIfNecessary(uncommittedOffsets());
       if (read === count) done();
