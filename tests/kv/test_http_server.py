@@ -16,7 +16,7 @@ from pykraft.security.contexts import Side, TlsContext
 from pykraft.server.binding import listening_sockets, port_of
 from pykraft.types import Endpoint
 from tests.security.credentials import context, properties
-from tests.server.station import turns
+from tests.server.station import reset, send_in_pieces, turns
 
 HEAD = b"GET /x HTTP/1.1\r\nhost: a\r\n"
 
@@ -199,13 +199,8 @@ async def test_no_order_of_requests_and_garbage_is_an_error_of_the_server(
         async def visit(sent: list[bytes]) -> None:
             reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 10, **options)
             with suppress(OSError):
-                for piece in sent:
-                    writer.write(piece)
-                    with suppress(TimeoutError):
-                        await asyncio.wait_for(reader.read(1 << 20), random.choice([0, 0.003, 0.01]))
-            writer.transport.abort()
-            with suppress(OSError):
-                await writer.wait_closed()
+                await send_in_pieces(reader, writer, sent, random)
+            await reset(writer)
 
         for _ in range(4):  # no more visits than one address may make at once
             await asyncio.gather(*(visit(random.choices(PIECES, k=random.randint(2, 6))) for _ in range(20)))

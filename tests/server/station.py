@@ -4,9 +4,10 @@ Invariant: when `on_station` ends, everything is closed, and the loop has report
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 from pykraft.host.ports import ConnectionId
@@ -146,6 +147,23 @@ async def hang_up(writer: asyncio.StreamWriter) -> None:
     writer.close()
     with suppress(ConnectionError):
         await writer.wait_closed()
+
+
+async def reset(writer: asyncio.StreamWriter) -> None:
+    """Break the connection off."""
+    writer.transport.abort()
+    with suppress(OSError):
+        await writer.wait_closed()
+
+
+async def send_in_pieces(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pieces: Sequence[bytes], random: Random
+) -> None:
+    """Write one after the other, and read for a moment in between, or not at all. Errors: OSError."""
+    for piece in pieces:
+        writer.write(piece)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(reader.read(1 << 20), random.choice([0, 0.003, 0.01]))
 
 
 def framed(message: bytes) -> bytes:

@@ -15,7 +15,7 @@ from pykraft.security.principal import Principal
 from pykraft.server import link as link_module
 from pykraft.server import secured
 from tests.security.credentials import HOSTS, context, properties
-from tests.server.station import TIMEOUT_S, framed, turns
+from tests.server.station import TIMEOUT_S, framed, reset, send_in_pieces, turns
 from tests.server.test_secured import secured_station
 
 
@@ -120,12 +120,6 @@ async def test_peer_that_ends_its_side_while_it_is_not_read_from_is_closed(tmp_p
         await all_closed(before)
 
 
-async def reset(writer: asyncio.StreamWriter) -> None:
-    writer.transport.abort()
-    with suppress(OSError):
-        await writer.wait_closed()
-
-
 @pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize("seed", range(4))
 async def test_no_order_of_frames_garbage_and_ends_is_an_error_of_the_loop(tmp_path: Path, seed: int) -> None:
@@ -152,10 +146,7 @@ async def test_no_order_of_frames_garbage_and_ends_is_an_error_of_the_loop(tmp_p
             )
             plain = writer.get_extra_info("socket")._sock
             with suppress(OSError):
-                for piece in sent:
-                    writer.write(piece)
-                    with suppress(TimeoutError):
-                        await asyncio.wait_for(reader.read(1 << 16), random.choice([0, 0.003, 0.01]))
+                await send_in_pieces(reader, writer, sent, random)
                 if end == "half":
                     plain.shutdown(socket.SHUT_WR)
                     await turns(loop, 20)

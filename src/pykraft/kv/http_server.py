@@ -40,7 +40,7 @@ logger = logging.getLogger("pykraft")
 class _ClosedOnce:
     """A transport that may be closed again: after that, asyncio's TLS could not even abort it."""
 
-    def __init__(self, transport: asyncio.Transport) -> None:
+    def __init__(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
 
     def close(self) -> None:
@@ -70,7 +70,7 @@ class BoundedConnection(H11Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvicorn closes it at several places, one after the other.
-        super().connection_made(cast("asyncio.Transport", _ClosedOnce(cast("asyncio.Transport", transport))))
+        super().connection_made(cast("asyncio.Transport", _ClosedOnce(transport)))
         if len(self.connections) > CONNECTIONS_MAX:
             self.transport.abort()
         else:
