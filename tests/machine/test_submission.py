@@ -4,7 +4,7 @@ import asyncio
 import pickle
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
-from types import SimpleNamespace
+from types import CoroutineType, SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -338,11 +338,54 @@ async def test_a_burst_above_the_window_waits_for_room(tmp_path: Path, monkeypat
         refused = asyncio.create_task(node.execute(Add("refused", 1)))
         monkeypatch.setattr(node.machine, "validate", refuse)
         await next_turn()
+        assert {frames_of(each) for each in [*before, *late]} == {2}
         for each in late[:3]:
             each.cancel()
         held.set()
         done = await asyncio.gather(*before, *late, refused, return_exceptions=True)
         assert [type(each) for each in done[8:]] == [asyncio.CancelledError] * 3 + [int] * 6 + [UsageError]
+
+
+def frames_of(call: asyncio.Task[int]) -> int:
+    """How many frames of ours a waiting call holds: Python's collector stops the loop for each of them."""
+    count, frame = 0, cast("object", call.get_coro())
+    while isinstance(frame, CoroutineType):
+        count, frame = count + 1, frame.cr_await
+    return count
+
+
+async def test_the_question_why_no_session_opens_holds_nobody_else_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with machines(tmp_path, 1) as [node]:
+        await node.execute(Add("x", 1))
+        asked, answered = asyncio.Event(), asyncio.Event()
+
+        async def ask() -> str:
+            asked.set()
+            await answered.wait()
+            return " (why)"
+
+        async def lose(records: Sequence[bytes], send: Send) -> None:
+            del records, send
+            raise BufferFullError("full")
+
+        monkeypatch.setattr(node._submission, "_ask_problem", ask)
+        session, node._submission._session = node._submission._session, None
+        monkeypatch.setattr(node._submission, "_open", asyncio.Event().wait)
+        newcomer = asyncio.create_task(node.execute(Add("x", 1), timeout_ms=1))
+        await asked.wait()
+        node._submission._session = session
+        intercept(node, monkeypatch, lose)
+        with pytest.raises(NotAppliedError, match=r"no answer within 20 ms \(the last try: full\)"):
+            await node.execute(Add("x", 1), timeout_ms=20)
+        assert not newcomer.done()
+        answered.set()
+        with pytest.raises(NotAppliedError, match=r"no answer within 1 ms \(why\)"):
+            await newcomer
+        opening = node._submission._opening
+        assert opening is not None
+        opening.cancel()
 
 
 async def test_thousands_without_a_quorum_cost_a_task_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -369,6 +412,7 @@ async def test_thousands_without_a_quorum_cost_a_task_each(tmp_path: Path, monke
     monkeypatch.setattr(node._submission, "_ring", ring_counted)
     calls = [asyncio.create_task(node.execute(Add("x", 1), timeout_ms=100)) for _ in range(500)]
     await next_turn()
+    assert {frames_of(each) for each in calls} == {2}
     opening = node._submission._opening
     assert opening is not None
     # What is taken off one by one would be quadratic.

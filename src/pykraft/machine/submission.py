@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from math import inf
 from typing import Any, Final, Generic, TypeVar
@@ -67,7 +68,8 @@ class Submission(Generic[C, R]):
         self._crowd: dict[asyncio.Future[None], float] = {}
         """Callers that wait for room in the session, in their order, and until when."""
         self._problem: asyncio.Task[str] | None = None
-        """A question that goes on: why no session opens."""
+        self._hindrance: str | None = None
+        """Why no session opens, once that is asked: for those whose time is over now."""
         self._opening_group: _CommandGroup | None = None
         """The record that opens it."""
         self._group: _CommandGroup | None = None
@@ -88,15 +90,15 @@ class Submission(Generic[C, R]):
         deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1_000
         while True:
             # 1. The first command opens a session, and so does the first after its end.
+            # All waits are here and in no call: an outage has thousands who wait, and Python's collector stops the loop
+            # for each frame of theirs.
             session = self._session
             if session is None:
-                # Waits here and in no call: an outage has thousands who wait, and Python's collector stops the loop for
-                # each frame of theirs.
                 newcomer = self._newcomer(deadline_s)
                 try:
                     session = await newcomer
-                except TimeoutError:
-                    raise _not_applied(f"no answer within {timeout_ms} ms{await self._hindrance()}") from None
+                except TimeoutError as error:
+                    raise _not_applied(f"no answer within {timeout_ms} ms{error}") from None
                 except errors.RefusedError as error:
                     raise _not_applied(str(error)) from error
                 finally:
@@ -112,9 +114,21 @@ class Submission(Generic[C, R]):
             try:
                 sequence, future = session.issue()
             except errors.BufferFullError:
-                await self._room(deadline_s, timeout_ms)
+                place = self._place(deadline_s)
+                try:
+                    await place
+                except (TimeoutError, asyncio.CancelledError, errors.NotRunningError) as error:
+                    raise self._given_up(place, error, timeout_ms) from None
                 continue
-            answer = await self._answer(session, group, (sequence, command, future, deadline_s), timeout_ms)
+            attempt = sequence, command, future, deadline_s
+            self._join(group, attempt)
+            try:
+                answer: CommandAnswer = await future
+            except (TimeoutError, errors.PykraftError) as error:
+                failure = self._failure(session, group, attempt, error, timeout_ms)
+                raise failure from failure.__cause__
+            finally:
+                self._left(session, group, sequence)
             if answer.verdict is not REFUSED:
                 return answer
             # The session has ended, or another client's copy of us filled it: use it no more.
@@ -142,54 +156,46 @@ class Submission(Generic[C, R]):
         future = session.waiters[sequence] = asyncio.get_running_loop().create_future()
         group = _CommandGroup(session.records, session)
         self._begin(group)
+        attempt = sequence, command, future, deadline_s
+        self._join(group, attempt)
         try:
-            answer = await self._answer(session, group, (sequence, command, future, deadline_s), timeout_ms)
-        except errors.NotAppliedError as error:  # not this copy, but perhaps an earlier one
-            unknown = errors.OutcomeUnknownError(str(error))
-            unknown.command = unfinished
-            raise unknown from error
+            answer: CommandAnswer = await future
+            session.held.pop(sequence, None)
+        except (TimeoutError, errors.PykraftError) as error:
+            failure = self._failure(session, group, attempt, error, timeout_ms)
+            if isinstance(failure, errors.NotAppliedError):  # not this copy, but perhaps an earlier one
+                unknown = errors.OutcomeUnknownError(str(failure))
+                unknown.command = unfinished
+                raise unknown from failure
+            raise failure from failure.__cause__
+        finally:
+            self._left(session, group, sequence)
         if answer.verdict is REFUSED:
             raise errors.OutcomeUnknownError(f"{answer.value.decode()}; the command may have been applied before")
         return answer
 
-    async def _answer(
-        self, session: ClientSession, group: _CommandGroup, attempt: Attempt, timeout_ms: int
-    ) -> CommandAnswer:
-        """Join the group, and wait for the answer; a command whose outcome is unknown is held for `resume`."""
-        sequence, command, future, _ = attempt
-        self._join(group, attempt)
-        try:
-            answer: CommandAnswer = await self._decided(group, future, timeout_ms)
-        except errors.OutcomeUnknownError as error:
+    def _failure(
+        self, session: ClientSession, group: _CommandGroup, attempt: Attempt, error: Exception, timeout_ms: int
+    ) -> Exception:
+        """What the caller of this attempt gets; a command whose outcome is unknown is held for `resume`."""
+        failure = group.failure(error, timeout_ms)
+        if isinstance(failure, errors.OutcomeUnknownError):
+            sequence, command, _, _ = attempt
             session.hold(sequence)
-            error.command = errors.UnfinishedCommand(session.session_id, sequence, command)
-            raise
-        else:
-            session.held.pop(sequence, None)
-            return answer
-        finally:
-            if sequence not in session.held:
-                session.done(sequence)
-            if self._crowd:
-                self._let_in(session.room)
-            if session is not self._session:
-                self._leave(session)
+            failure.command = errors.UnfinishedCommand(session.session_id, sequence, command)
+        return failure
 
-    async def _decided(
-        self, group: _CommandGroup, future: asyncio.Future[CommandAnswer], timeout_ms: int
-    ) -> CommandAnswer:
-        try:
-            return await future
-        except TimeoutError:
-            raise group.late(f"no answer within {timeout_ms} ms") from group.error
-        except errors.PykraftError as error:
-            if group.copies or isinstance(error, errors.RefusedError):
-                raise group.late(str(error)) from error
-            raise
-        finally:
-            group.waiting -= 1
-            if not group.waiting:
-                del self._groups[group]
+    def _left(self, session: ClientSession, group: _CommandGroup, sequence: int) -> None:
+        """A caller waits no longer."""
+        group.waiting -= 1
+        if not group.waiting:
+            del self._groups[group]
+        if sequence not in session.held:
+            session.done(sequence)
+        if self._crowd:
+            self._let_in(session.room)
+        if session is not self._session:
+            self._leave(session)
 
     async def close(self) -> None:
         """The node has ended: nobody gets an answer any more."""
@@ -250,22 +256,23 @@ class Submission(Generic[C, R]):
         self._wake_by(deadline_s)
         return newcomer
 
-    async def _room(self, deadline_s: float, timeout_ms: int) -> None:
-        """Wait until a command of the session has its answer. Errors: NotAppliedError when the time is over."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._crowd[waiter] = deadline_s
+    def _place(self, deadline_s: float) -> asyncio.Future[None]:
+        """Done when there is room in the session. Errors: TimeoutError when the time is over; NotRunningError."""
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._crowd[place] = deadline_s
         self._wake_by(deadline_s)
-        try:
-            await waiter
-        except BaseException as error:
-            if waiter in self._crowd:
-                del self._crowd[waiter]
-            else:
-                self._let_in(1)  # it was let in, and does not come
-            if not isinstance(error, TimeoutError):
-                raise
-            text = f"{WINDOW} commands of this node already wait for their results"
-            raise _not_applied(f"no answer within {timeout_ms} ms ({text})") from None
+        return place
+
+    def _given_up(self, place: asyncio.Future[None], error: BaseException, timeout_ms: int) -> BaseException:
+        """What a caller gets who waits no longer for room, because of this error."""
+        if place in self._crowd:
+            del self._crowd[place]
+        else:
+            self._let_in(1)  # it was let in, and does not come
+        if not isinstance(error, TimeoutError):
+            return error
+        text = f"{WINDOW} commands of this node already wait for their results"
+        return _not_applied(f"no answer within {timeout_ms} ms ({text})")
 
     def _let_in(self, count: int) -> None:
         for waiter in [*islice(self._crowd, count)]:
@@ -273,19 +280,13 @@ class Submission(Generic[C, R]):
             if not waiter.done():
                 waiter.set_result(None)
 
-    async def _hindrance(self) -> str:
-        """Why no session opens, as far as this node knows. Errors: NotRunningError."""
-        if self._problem is None:  # one question for all whose time is over now
-            self._problem = asyncio.get_running_loop().create_task(self._ask_problem(), name="pykraft problem")
-            self._problem.add_done_callback(self._problem_known)
-        return await asyncio.shield(self._problem)
-
-    def _problem_known(self, problem: asyncio.Task[str]) -> None:
+    def _problem_known(self, due_s: float, problem: asyncio.Task[str]) -> None:
         self._problem = None
-        if not problem.cancelled():
-            problem.exception()  # its callers got it
+        self._hindrance = "" if problem.cancelled() or problem.exception() is not None else problem.result()
+        self._wake_by(due_s)
 
     async def _ask_problem(self) -> str:
+        """Why no session opens, as far as this node knows. Errors: NotRunningError."""
         status: Status = await self._node.ask(lambda host, answer: answer(host.status))
         own = None if self._node.node_id is None else status.voters.get(self._node.node_id)
         problem = own_problem(status, None if own is None else own.key, it="this node", its="this node's", path_of=str)
@@ -392,6 +393,9 @@ class Submission(Generic[C, R]):
     def _ring(self, due_s: float) -> None:
         """Answer those whose time is over."""
         self._alarm, self._alarm_s = None, inf
+        if self._newcomers and self._hindrance is None and self._problem is None:
+            self._problem = asyncio.get_running_loop().create_task(self._ask_problem(), name="pykraft problem")
+            self._problem.add_done_callback(partial(self._problem_known, due_s))
         # Loops round times, so the clock may lack a fraction of a millisecond: the same alarm would ring at once again.
         now_s, next_s = max(due_s, asyncio.get_running_loop().time()), inf
         left = RUNG_MAX
@@ -405,7 +409,9 @@ class Submission(Generic[C, R]):
                 next_s = now_s  # the others in the next turn: thousands at once would hold up the loop
                 break
             left -= 1
-            _fail(future, TimeoutError())
+            _fail(future, TimeoutError(self._hindrance))
+        if left:
+            self._hindrance = None
         if next_s < inf:
             # Each alarm looks at all who wait, so it does not ring for each of them.
             self._wake_by(max(next_s, now_s + ALARM_PAUSE_S) if left else now_s)
@@ -414,7 +420,8 @@ class Submission(Generic[C, R]):
         for group in self._groups:
             for _, _, future, deadline_s in group.attempts:
                 yield future, deadline_s
-        yield from self._newcomers.items()
+        if self._hindrance is not None:
+            yield from self._newcomers.items()
         yield from self._crowd.items()
 
 
@@ -454,12 +461,18 @@ class _CommandGroup:
         self.error: Exception | None = None
         """The last one."""
 
-    def late(self, reason: str) -> Exception:
-        """The error for a caller who waits no longer."""
+    def failure(self, error: Exception, timeout_ms: int) -> Exception:
+        """What a caller who waits no longer gets for this error."""
+        is_late = isinstance(error, TimeoutError)
+        if not (is_late or self.copies or isinstance(error, errors.RefusedError)):
+            return error
         last = "" if self.error is None else f" (the last try: {self.error})"
+        text = f"no answer within {timeout_ms} ms{last}" if is_late else f"{error}{last}"
+        failure: Exception = _not_applied(text)
         if self.copies:
-            return errors.OutcomeUnknownError(f"{reason}{last}: the command may be applied, or not")
-        return _not_applied(f"{reason}{last}")
+            failure = errors.OutcomeUnknownError(f"{text}: the command may be applied, or not")
+        failure.__cause__ = self.error if is_late else error
+        return failure
 
 
 def _not_applied(reason: str) -> errors.NotAppliedError:

@@ -149,12 +149,12 @@ def all_clients_have_one_nonce(patch: Patch) -> None:
 def doubt_is_told_as_not_applied(patch: Patch) -> None:
     """A command whose copy may be in the log is told as certainly not applied."""
 
-    def certain(self: _CommandGroup, reason: str) -> Exception:
+    def certain(self: _CommandGroup, error: Exception, timeout_ms: int) -> Exception:
         self.copies = 0
-        return late(self, reason)
+        return failure(self, error, timeout_ms)
 
-    late = _CommandGroup.late
-    patch.setattr(_CommandGroup, "late", certain)
+    failure = _CommandGroup.failure
+    patch.setattr(_CommandGroup, "failure", certain)
 
 
 def lost_leadership_is_told_as_not_appended(patch: Patch) -> None:
