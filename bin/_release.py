@@ -235,7 +235,9 @@ def build_image(source: Path, version: str) -> str:
     """Build the image of these sources if something here can, and run it; what was done. Errors: ReleaseError."""
     for tool in ("docker", "podman", "buildah"):
         if works(tool, "info"):
-            run([tool, "build", "-f", "deploy/Dockerfile", "-t", f"pykraft:{version}", "."], source)
+            # The others leave HEALTHCHECK out of the format that they write by default.
+            form = [] if tool == "docker" else ["--format", "docker"]
+            run([tool, "build", *form, "-f", "deploy/Dockerfile", "-t", f"pykraft:{version}", "."], source)
             if tool != "buildah":
                 run([tool, "run", "--rm", f"pykraft:{version}", "version"], source)
             return f"{tool} has the image pykraft:{version}"

@@ -158,6 +158,17 @@ def test_an_archive_has_nothing_of_this_machine(release: ModuleType, tmp_path: P
     assert release.digest(one) == release.digest(other)
 
 
+@pytest.mark.parametrize(("tool", "form"), [("docker", []), ("podman", ["--format", "docker"])])
+def test_an_image_keeps_its_health_check_whatever_builds_it(
+    tool: str, form: list[str], release: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[list[str]] = []
+    monkeypatch.setattr(release, "works", lambda name, _: name == tool)
+    monkeypatch.setattr(release, "run", lambda command, _: commands.append(command))
+    assert release.build_image(tmp_path, "1.2.3") == f"{tool} has the image pykraft:1.2.3"
+    assert commands[0][:-1] == [tool, "build", *form, "-f", "deploy/Dockerfile", "-t", "pykraft:1.2.3"]
+
+
 def test_a_key_signs_the_provenance(release: ModuleType, clone: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     private = Ed25519PrivateKey.generate()
     folder = tmp_path_factory.mktemp("key")
