@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from lab.campaign.rows import RowFile
+from pykraft.cli.sim.run import parse_seeds
+from pykraft.errors import UsageError
 from pykraft.machine.testing.simulate import run_machines, scenario_of
 from pykraft.machine.testing.workload import DrawnCommands
 from pykraft.process.workers import call_in_workers
@@ -78,11 +80,14 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
-    begin, end = map(int, options.seeds.split(":"))
+    try:
+        seeds = parse_seeds(options.seeds)
+    except UsageError as error:
+        parser.error(str(error))
     known, started_s = identity(), time.monotonic()
     rows: list[Row] = []
     with closing(RowFile(options.out, known, on_row=rows.append)) as file:
-        left = file.left_of(range(begin, end))
+        left = file.left_of(seeds)
         for result in call_in_workers(play, left, workers=options.workers):
             row = row_of(result, known)
             file.add(row)
