@@ -17,6 +17,8 @@ from pykraft.sim.machine.inode import Inode
 from pykraft.sim.machine.node import Process, SimulatedNode
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.scenario import ClusterSettings, QuorumSettings, Scenario
+from pykraft.types import Voter, VoterSet
+from tests.sim.invariants.fakes import entry
 from tests.sim.worlds import led_world, run_for, run_until
 
 
@@ -67,6 +69,23 @@ def test_who_never_wrote_anything_cannot_do_without_the_others() -> None:
     for node in others:
         format_directory(node)
     assert world.facts.atlas.may_damage(first)
+
+
+def test_somebody_else_must_be_able_to_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest log is an observer's, and the voter that counts the observer has a newer log than the third one."""
+    world = world_of(3, observers=1)
+    first, second, third, observer = world.nodes.values()
+    of_three = world.facts.members.voters_of(first)
+    joined = Voter(
+        key=observer.key, listeners=observer.config.advertised_listeners, kraft_version=of_three.voters[0].kraft_version
+    )
+    of_four = VoterSet((*of_three.voters, joined))
+    monkeypatch.setattr(world.facts.members, "voters_of", lambda node: of_four if node is second else of_three)
+    end = second.ledger.end
+    second.ledger.entries.append(entry(end.offset, epoch=end.epoch))
+    assert [world.facts.atlas.may_damage(node) for node in (first, third)] == [True, True]
+    observer.ledger.entries.append(entry(end.offset, epoch=end.epoch + 1))
+    assert [world.facts.atlas.may_damage(node) for node in (first, third)] == [False, False]
 
 
 def test_observers_promise_nothing() -> None:

@@ -20,6 +20,10 @@ changes will lead to: without the voters that are to leave, and with those that 
 harmed when its entry in the set is out of date: another directory id since its disk was replaced, or another address
 since it moved. A replaced disk needs no rule of its own, because its node is another replica and may return at once.
 
+A majority of each set is not enough where the logs end with different sets: if the newest log is that of an observer
+which one voter alone counts among the voters, neither this voter nor any other may find a majority. So besides, one of
+the others must be able to win an election.
+
 Observers promise nothing. Data that a disk has not promised (no sync, or a failed one) is not counted as a copy. So a
 power loss removes no counted copy, except one that a disk lied about, and that counted as lost before.
 
@@ -76,7 +80,7 @@ class Atlas:
 
     def may_damage(self, node: SimulatedNode) -> bool:
         """Whether a fault may damage this node where the node will notice it."""
-        return self._is_bearable(harmed=node)
+        return self._is_bearable(harmed=node) and any(self._wins(each, without=node) for each in self._nodes.values())
 
     def may_lose(self, node: SimulatedNode) -> bool:
         """Whether a fault may destroy copies of this node without its notice."""
@@ -177,6 +181,13 @@ class Atlas:
             if 2 * len(lost & left | joined) >= len(left | joined):
                 return False
         return True
+
+    def _wins(self, candidate: SimulatedNode, *, without: SimulatedNode) -> bool:
+        """Whether this node could be elected without that one, by its own voters and by the logs as they are."""
+        voters = self._members.voters_of(candidate)
+        able = [each for each in self._members.nodes_of(voters) if each is not without and not self._is_harmed(each)]
+        votes = sum(candidate.ledger.end.is_at_least(each.ledger.end) for each in able)
+        return candidate in able and votes >= majority_of(len(voters))
 
     def _is_lost(self, voter: Voter) -> bool:
         """Whether the node of this entry has another directory id or address by now."""
