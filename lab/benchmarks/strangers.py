@@ -5,7 +5,8 @@
 Three nodes; strangers and the producer each have a process of their own. The phases, each as often as --runs says:
 
 - quiet: the producer alone;
-- waiting: consumers wait at the end of the log, each for a mebibyte;
+- few: the producer alone, with fewer batches than a mebibyte;
+- waiting: the same, while consumers wait at the end of the log, each for a mebibyte;
 - worst: connections send a gzip batch of 500,000 records that is wrong at its end, and wait for the answer;
 - hung up: the same, but each connection is closed after half a second, and another one opened;
 - large: valid batches of nearly 8 MiB, each on a connection of its own, all at once (no producer meanwhile);
@@ -25,6 +26,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from math import inf
 from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 from typing import Final
@@ -47,8 +49,11 @@ from tests.processes.wire import Wire, framed, request
 PRODUCE_VERSION: Final = 9
 WORST_RECORDS: Final = 500_000
 HUNG_UP_S: Final = 0.5
-SETTLE_S: Final = 5.0
+SETTLE_S: Final = 10.0
 """Strangers need so long to begin."""
+FEWER: Final = 90
+"""So many batches of 10 kB are less than consumers wait for: what an answer to each costs is no part of waiting."""
+LIMITED: Final = ("few", "waiting")
 MISSED_BATCHES: Final = 100
 """Of a megabyte each, which a follower misses."""
 FEW: Final = 50
@@ -147,12 +152,12 @@ def _end(port: int) -> int:
     return int(answer["topics"][0]["partitions"][0]["offset"])
 
 
-def time_produces(port: int, seconds: float, results: SimpleQueue[list[float]]) -> None:
-    """Send one batch of 10 kB after the other; the times of all in ms."""
-    message, times = produce(batch(100, 90)), []
+def time_produces(port: int, seconds: float, most: float, results: SimpleQueue[list[float]]) -> None:
+    """Send one batch of 10 kB after the other, so many at most; the times of all in ms."""
+    message, times = produce(batch(100, 90)), list[float]()
     with Wire(port) as wire:
         end_s = time.perf_counter() + seconds
-        while time.perf_counter() < end_s:
+        while time.perf_counter() < end_s and len(times) < most:
             begin_s = time.perf_counter()
             wire.send(message)
             code = answered(wire)
@@ -182,11 +187,11 @@ class Desk:
         self.leader_id = cluster.start().node
         self.port = cluster.nodes[self.leader_id].port
 
-    def time(self) -> tuple[float, float]:
+    def time(self, most: float = inf) -> tuple[float, float]:
         """The median time of a produce, and the leader's processor time for each; in ms."""
         context = multiprocessing.get_context("spawn")
         results, before_s = context.SimpleQueue(), self._usage().cpu_s
-        with in_a_process(time_produces, self.port, self._seconds, results):
+        with in_a_process(time_produces, self.port, self._seconds, most, results):
             times = results.get()
         return statistics.median(times), (self._usage().cpu_s - before_s) * 1_000 / len(times)
 
@@ -262,6 +267,7 @@ def main(chosen: argparse.Namespace) -> None:
     worst = produce(worst_batch())
     phases: dict[str, tuple[Callable[..., None], tuple[object, ...]] | None] = {
         "quiet": None,
+        "few": None,
         "waiting": (wait_for_records, (chosen.waiting,)),
         "worst": (send_worst, (chosen.connections, worst)),
         "hung up": (hang_up, (chosen.connections, worst)),
@@ -270,13 +276,13 @@ def main(chosen: argparse.Namespace) -> None:
         cluster = Cluster(children, Path(folder), throughput=0, properties={"pykraft.client.listeners": "PLAINTEXT"})
         desk = Desk(cluster, chosen.seconds)
         found: dict[str, list[tuple[float, float]]] = {phase: [] for phase in phases}
-        caught_up: dict[str, list[float]] = {phase: [] for phase in phases if phase != "waiting"}
+        caught_up: dict[str, list[float]] = {phase: [] for phase in phases if phase not in LIMITED}
         for _ in range(chosen.runs):
             for phase, stranger in phases.items():
                 with nullcontext() if stranger is None else in_a_process(stranger[0], desk.port, *stranger[1]):
                     if stranger is not None:
                         time.sleep(SETTLE_S)
-                    found[phase].append(desk.time())
+                    found[phase].append(desk.time(FEWER if phase in LIMITED else inf))
                     if phase in caught_up:
                         caught_up[phase].append(desk.catch_up())
         for phase, times in found.items():

@@ -12,6 +12,7 @@ while the calls begin, while they wait, and while they end. Linear costs are tho
 
 import argparse
 import asyncio
+import multiprocessing
 import socket
 import sys
 import tempfile
@@ -154,16 +155,32 @@ async def with_session(setting: NodeSetting, callers: int, seconds: float) -> No
         await measure(node, callers, seconds, TIMEOUT_MS_MAX, come_back)
 
 
-def main(chosen: argparse.Namespace) -> None:
+CASES: Final = {"without": without_session, "with": with_session}
+
+
+def measure_case(what: str, count: int, seconds: float, directory: Path | None) -> None:
+    """The main function of a process of its own, in which nothing else has left garbage."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    for callers in [int(each) for each in chosen.callers.split(",")] * chosen.rounds:
-        for what, work in (("without", without_session), ("with", with_session)):
-            print(f"{callers:,} calls, {what} a session", flush=True)
-            with (
-                tempfile.TemporaryDirectory(dir=chosen.directory) as folder,
-                asyncio.Runner(loop_factory=loop_factory("auto")) as runner,
-            ):
-                runner.run(work(NodeSetting(folder=Path(folder), machine="bytes"), callers, chosen.seconds))
+    print(f"{count:,} calls, {what} a session", flush=True)
+    with (
+        tempfile.TemporaryDirectory(dir=directory) as folder,
+        asyncio.Runner(loop_factory=loop_factory("auto")) as runner,
+    ):
+        setting = NodeSetting(folder=Path(folder), machine="bytes")
+        runner.run(CASES[what](setting, count, seconds))
+
+
+def main(chosen: argparse.Namespace) -> int:
+    for count in [int(each) for each in chosen.callers.split(",")] * chosen.rounds:
+        for what in CASES:
+            process = multiprocessing.get_context("spawn").Process(
+                target=measure_case, args=(what, count, chosen.seconds, chosen.directory)
+            )
+            process.start()
+            process.join()
+            if process.exitcode != 0:
+                return 1
+    return 0
 
 
 if __name__ == "__main__":
@@ -172,4 +189,4 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=float, default=5.0, help="how long they wait")
     parser.add_argument("--rounds", type=int, default=1, help="how often to measure each case, in turn")
     parser.add_argument("--directory", type=Path, help="on the disk in question; a temporary folder by default")
-    main(parser.parse_args())
+    sys.exit(main(parser.parse_args()))
