@@ -43,6 +43,7 @@ def pytest_configure() -> None:
     """
     # Processes that tests start buffer their output, as a user's do, and not as in a container's image.
     os.environ.pop("PYTHONUNBUFFERED", None)
+    os.environ["TERM"] = "xterm-256color"  # whatever the tests are started in: on a dumb terminal nothing is drawn
     for number in SIGNALS_OF_TESTS:
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
