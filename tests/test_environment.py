@@ -215,7 +215,7 @@ def on_a_bare_machine(
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
-PACKAGES = "ca-certificates chromium default-jdk-headless golang-go maven npm"
+PACKAGES = "ca-certificates chromium curl default-jdk-headless golang-go maven npm"
 NO_QUESTION = '[ "$1" = -n ] && shift && exec "$@"'
 QUESTION = "echo sudo: a password is required >&2; exit 1"
 
@@ -228,7 +228,7 @@ QUESTION = "echo sudo: a password is required >&2; exit 1"
 def test_what_stages_lack_is_one_line_to_paste_before_the_first_starts(
     clone: Path, user_id: int, programs: dict[str, str]
 ) -> None:
-    done = on_a_bare_machine(clone, "unit", "kafka", "pages", user_id=user_id, programs=programs)
+    done = on_a_bare_machine(clone, "unit", "processes", "kafka", "pages", user_id=user_id, programs=programs)
     assert (done.returncode, done.stdout) == (2, "")
     install = f"DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends {PACKAGES}"
     assert done.stderr.splitlines()[-1] == f"sudo sh -c 'apt-get update -q && {install}'"
@@ -239,11 +239,11 @@ def test_what_stages_lack_is_one_line_to_paste_before_the_first_starts(
 )
 def test_who_may_gets_what_stages_lack_and_they_run(clone: Path, user_id: int, programs: dict[str, str]) -> None:
     apt = {"apt-get": f'echo "$*" >>{clone}/apt'}
-    done = on_a_bare_machine(clone, "kafka", "pages", user_id=user_id, programs={**apt, **programs})
+    done = on_a_bare_machine(clone, "processes", "kafka", "pages", user_id=user_id, programs={**apt, **programs})
     assert done.returncode == 0, done
     asked = (clone / "apt").read_text().splitlines()
     assert asked == ["update -q", f"install -q -y --no-install-recommends {PACKAGES}"]
-    assert [line.split()[-1] for line in done.stdout.splitlines()[-2:]] == ["passed", "passed"]
+    assert [line.split()[-1] for line in done.stdout.splitlines()[-3:]] == ["passed"] * 3
 
 
 def test_nothing_runs_when_apt_fails(clone: Path) -> None:
