@@ -51,9 +51,8 @@ WORST_RECORDS: Final = 500_000
 HUNG_UP_S: Final = 0.5
 SETTLE_S: Final = 10.0
 """Strangers need so long to begin."""
-FEWER: Final = 90
+LIMITED: Final = {"few": 90, "waiting": 90}
 """So many batches of 10 kB are less than consumers wait for: what an answer to each costs is no part of waiting."""
-LIMITED: Final = ("few", "waiting")
 MISSED_BATCHES: Final = 100
 """Of a megabyte each, which a follower misses."""
 FEW: Final = 50
@@ -282,7 +281,7 @@ def main(chosen: argparse.Namespace) -> None:
                 with nullcontext() if stranger is None else in_a_process(stranger[0], desk.port, *stranger[1]):
                     if stranger is not None:
                         time.sleep(SETTLE_S)
-                    found[phase].append(desk.time(FEWER if phase in LIMITED else inf))
+                    found[phase].append(desk.time(LIMITED.get(phase, inf)))
                     if phase in caught_up:
                         caught_up[phase].append(desk.catch_up())
         for phase, times in found.items():

@@ -25,13 +25,13 @@ from typing import Any, Final
 
 from lab.benchmarks.machine_quorum import CALLERS_ID, NODES, NodeSetting, OtherProcess, new_node, quorum
 from pykraft.errors import NotAppliedError, OutcomeUnknownError
+from pykraft.local.voters import HOST
 from pykraft.machine import Replicated
 from pykraft.machine.replicated import TIMEOUT_MS_MAX
 from pykraft.server.run import SWITCH_INTERVAL_S, loop_factory
 
 IN_A_TURN: Final = 100
 WATCH_S: Final = 0.001
-HOST: Final = "127.0.0.1"
 
 
 class Watch:

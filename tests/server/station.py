@@ -151,7 +151,7 @@ async def hang_up(writer: asyncio.StreamWriter) -> None:
 
 async def reset(writer: asyncio.StreamWriter) -> None:
     """Break the connection off."""
-    if not writer.is_closing():  # Python 3.11.2 cannot abort over TLS what streams have closed a second time
+    with suppress(AttributeError):  # Python 3.11.2 cannot abort over TLS what streams have closed a second time
         writer.transport.abort()
     with suppress(OSError):
         await writer.wait_closed()

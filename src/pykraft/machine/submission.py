@@ -117,8 +117,9 @@ class Submission(Generic[C, R]):
                 place = self._place(deadline_s)
                 try:
                     await place
-                except (TimeoutError, asyncio.CancelledError, errors.NotRunningError) as error:
-                    raise self._given_up(place, error, timeout_ms) from None
+                except BaseException as error:
+                    self._give_up(place, error, timeout_ms)
+                    raise
                 continue
             attempt = sequence, command, future, deadline_s
             self._join(group, attempt)
@@ -263,16 +264,15 @@ class Submission(Generic[C, R]):
         self._wake_by(deadline_s)
         return place
 
-    def _given_up(self, place: asyncio.Future[None], error: BaseException, timeout_ms: int) -> BaseException:
-        """What a caller gets who waits no longer for room, because of this error."""
+    def _give_up(self, place: asyncio.Future[None], error: BaseException, timeout_ms: int) -> None:
+        """A caller waits no longer for room, because of this error. Errors: NotAppliedError if its time is over."""
         if place in self._crowd:
             del self._crowd[place]
         else:
             self._let_in(1)  # it was let in, and does not come
-        if not isinstance(error, TimeoutError):
-            return error
-        text = f"{WINDOW} commands of this node already wait for their results"
-        return _not_applied(f"no answer within {timeout_ms} ms ({text})")
+        if isinstance(error, TimeoutError):
+            text = f"{WINDOW} commands of this node already wait for their results"
+            raise _not_applied(f"no answer within {timeout_ms} ms ({text})") from None
 
     def _let_in(self, count: int) -> None:
         for waiter in [*islice(self._crowd, count)]:
