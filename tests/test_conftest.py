@@ -16,6 +16,7 @@ import pytest
 from tests.conftest import FOLLOWED, SIGNALS_OF_TESTS, pytest_collection_modifyitems
 from tests.loops import without_lag
 from tests.memory import taking_less_than
+from tests.spark.plugin import TESTS, needs_pyspark
 from tests.stage_modules import MODULES_OF, cases, check_modules, pytest_ignore_collect
 
 ROOT = Path(__file__).parents[1]
@@ -133,6 +134,14 @@ def test_modules_of_other_stages_are_left_out() -> None:
     assert not left_out("kafka", "core/__init__.py")
     assert [stage for stage in MODULES_OF if left_out(stage, "documented/test_pages.py")] == []
     assert not left_out("spark", "spark/session/test_local.py")
+
+
+def test_the_stage_spark_collects_all_that_others_cannot_import() -> None:
+    """No other stage would see that one is missing."""
+    pattern = MODULES_OF["spark"]
+    modules = [path for path in TESTS.rglob("test_*.py") if needs_pyspark(path)]
+    assert len(modules) > 20
+    assert [path for path in modules if not pattern.search(f"{path}\n{path.read_text(encoding='utf-8')}")] == []
 
 
 @pytest.mark.parametrize("marker", ["kafka", "sim", "browser"])

@@ -114,7 +114,7 @@ async def clients(node: Replicated[Any], sessions: range, commands: int) -> None
     submission: Submission[Any, Any] = Submission(node.node, applier, forwarder, secrets.token_bytes)
 
     async def execute(number: int) -> None:
-        answer = await submission.execute(command_of(number), TIMEOUT_MS)
+        answer = await submission.execute(command_of(number), asyncio.get_running_loop().time(), TIMEOUT_MS)
         assert answer.verdict is CommandVerdict.APPLIED
 
     for session in sessions:

@@ -1,6 +1,7 @@
 """`pykraft demo`: runs the demo, prints its progress and a summary. Also available as `bin/demo`.
 
-On a terminal the last line shows the progress; elsewhere it prints a line for each stage and one every two seconds.
+On a terminal the last line shows the progress; elsewhere it prints a line for each stage and one every two seconds,
+and says what it does again when a stage has nothing to say.
 However it ends, also by a signal, it stops the nodes. It keeps their files when something went wrong.
 """
 
@@ -11,9 +12,10 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Self
 
 import click
 from rich.console import Console
@@ -31,6 +33,7 @@ if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
     from lab.demo.result import Result, Story
 
 PASSING_INTERVAL_S = 2.0
+SILENCE_S_MAX = 4.0
 
 
 @click.command()
@@ -81,8 +84,12 @@ def demo(
     folder: Path | None = None
     try:
         # The folder's block is the inner one: on a closed terminal the end of the status line raises an error.
-        with console.status("") as status, _folder(data_path, is_kept) as folder:
-            story = run_demo(options, folder, _Lines(console, status))
+        with (
+            console.status("") as status,
+            _Lines(console, status).printed() as lines,
+            _folder(data_path, is_kept) as folder,
+        ):
+            story = run_demo(options, folder, lines)
     except Exception as error:
         for note in getattr(error, "__notes__", []):
             console.print(note, markup=False, soft_wrap=True)
@@ -117,14 +124,37 @@ class _Lines:
         self._console = console
         self._status = status
         self._begun = self._passed = time.monotonic()
+        self._text = ""
+        self._is_animated = console.is_terminal and not console.is_dumb_terminal
+
+    @contextmanager
+    def printed(self) -> Iterator[Self]:
+        """Within this, the last line is printed again when nothing was for `SILENCE_S_MAX`."""
+        over = Event()
+        thread = Thread(target=self._repeat, args=(over,), name="progress", daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            over.set()
+            thread.join()
+
+    def _repeat(self, over: Event) -> None:
+        with suppress(OSError):  # who closed the output reads no more
+            while not self._is_animated and not over.wait(SILENCE_S_MAX / 8):
+                if self._text and time.monotonic() - self._passed >= SILENCE_S_MAX:
+                    self._print(f"still {self._text}")
 
     def __call__(self, text: str, *, is_passing: bool = False) -> None:
-        now = time.monotonic()
+        self._text = text
         self._status.update(escape(text))
-        if is_passing and (self._console.is_terminal or now - self._passed < PASSING_INTERVAL_S):
-            return
-        self._passed = now
-        self._console.print(f"[dim]{now - self._begun:6.1f} s[/dim]  {escape(text)}", soft_wrap=True)
+        is_recent = self._is_animated or time.monotonic() - self._passed < PASSING_INTERVAL_S
+        if not (is_passing and is_recent):
+            self._print(text)
+
+    def _print(self, text: str) -> None:
+        self._passed = time.monotonic()
+        self._console.print(f"[dim]{self._passed - self._begun:6.1f} s[/dim]  {escape(text)}", soft_wrap=True)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.errors import CommandRejectedError, NotAppliedError, OutcomeUnknownError, PykraftError
+from pykraft.errors import CommandRejectedError, NotAppliedError, OutcomeUnknownError
 from pykraft.host.metrics import Metric, MetricKind, ours
 from pykraft.local.voters import HOST, free_ports
 from pykraft.machine import Replicated
@@ -50,16 +50,13 @@ async def test_commands_are_counted_by_their_ends(tmp_path: Path) -> None:
         assert 0 < float(found["machine-command-latency-avg"]) <= float(found["machine-command-latency-max"])
         assert {metric.name for metric in MACHINE_METRICS} <= set(found)
 
-        outcomes: list[CommandAnswer | PykraftError] = [
-            CommandAnswer(REFUSED, b""),
-            CommandAnswer(APPLIED, b""),
-            NotAppliedError("no leader"),
-            OutcomeUnknownError("late"),
-        ]
-
-        for outcome in outcomes:
-            node._measured.ended(node._measured.begun(), outcome)
+        now_s = asyncio.get_running_loop().time()
+        for verdict in (REFUSED, APPLIED):
+            node._measured.answered(now_s - 1.0, CommandAnswer(verdict, b""))
+        for error in (NotAppliedError("no leader"), OutcomeUnknownError("late")):
+            node._measured.failed(now_s - 3.0, error)
         found = await node.metrics()
+        assert float(found["machine-command-latency-max"]) >= 3_000
         assert [found[f"machine-{name}"] for name in ("failed-total", "unknown-total", "waiting-calls")] == [2, 1, 0]
 
 

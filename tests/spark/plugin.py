@@ -45,7 +45,7 @@ WITHOUT_PYSPARK = {
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Leave out what cannot be imported here."""
-    return True if _needs_pyspark(collection_path) and find_spec("pyspark") is None else None
+    return True if needs_pyspark(collection_path) and find_spec("pyspark") is None else None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -56,7 +56,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     other test, so they are long ones, and begin first.
     """
     for item in items:
-        if _needs_pyspark(item.path):
+        if needs_pyspark(item.path):
             item.add_marker("spark")
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("the Spark session"))
@@ -66,7 +66,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.timeout(400))
 
 
-def _needs_pyspark(path: Path) -> bool:
+def needs_pyspark(path: Path) -> bool:
+    """True for a module of tests that can only be imported with pyspark."""
     is_test = path.suffix == ".py" and path.name.startswith("test_") and path.name not in WITHOUT_PYSPARK
     return is_test and any(path.is_relative_to(place) for place in PLACES)
 

@@ -50,13 +50,17 @@ class Sensor:
         self._samples: deque[_Sample] = deque(maxlen=SAMPLES)
 
     def record(self, value: float, now_ms: float) -> None:
+        self.record_all(1, value, value, now_ms)
+
+    def record_all(self, count: int, total: float, largest: float, now_ms: float) -> None:
+        """So many values, whose sum and largest are these."""
         sample = self._samples[-1] if self._samples else None
         if sample is None or now_ms - sample.begun_ms >= SAMPLE_MS:
             sample = _Sample(begun_ms=now_ms)
             self._samples.append(sample)
-        sample.total += value
-        sample.count += 1
-        sample.largest = max(sample.largest, value)
+        sample.total += total
+        sample.count += count
+        sample.largest = max(sample.largest, largest)
 
     def average(self, now_ms: float) -> float:
         """The mean of the values in the window; NaN without one."""

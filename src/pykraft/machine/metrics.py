@@ -1,7 +1,8 @@
 """What a node measures of its state machine: commands of its callers, and how they end.
 
-Invariant: recording costs constant time per command. Values are gathered on the program's loop, and published to the
-node whole, so that a scrape on another thread reads no half of them.
+Invariant: recording costs an append per command; what ended in one turn of the loop is recorded together. Values are
+gathered on the program's loop, and published to the node whole, so that a scrape on another thread reads no half of
+them.
 
 Source: ours; the sensors are those of `pykraft.host.metrics`.
 """
@@ -13,6 +14,7 @@ from pykraft.client.node import Node
 from pykraft.errors import OutcomeUnknownError, PykraftError
 from pykraft.host.metrics import Metric, MetricKind, Metrics, Sensor, ours
 from pykraft.machine.replica import APPLIED, REFUSED, CommandAnswer, MachineReplica
+from pykraft.machine.submission import Submission
 
 _COMMANDS: Final = ours("machine-commands-rate", MetricKind.SENSOR, "commands/s", "commands of this node's callers")
 _AVERAGE: Final = ours("machine-command-latency-avg", MetricKind.SENSOR, "ms", "time from a call to its answer")
@@ -33,30 +35,41 @@ PUBLISH_INTERVAL_S: Final = 1.0
 class CommandMeasurements:
     """The commands of one node's callers."""
 
-    def __init__(self, node: Node[bytes], replica: MachineReplica[Any, Any]) -> None:
+    def __init__(self, node: Node[bytes], replica: MachineReplica[Any, Any], submission: Submission[Any, Any]) -> None:
         self._node = node
         self._replica = replica
+        self._submission = submission
         self._latency = Sensor()
-        self._waiting = self._rejected = self._unknown = self._failed = 0
+        self._begun_s: list[float] = []
+        """When the calls began that ended in this turn of the loop."""
+        self._rejected = self._unknown = self._failed = 0
 
-    def begun(self) -> float:
-        """A call begins now (seconds of the loop); tell `ended`."""
-        self._waiting += 1
-        return asyncio.get_running_loop().time()
+    def answered(self, begun_s: float, answer: CommandAnswer) -> None:
+        """The call that began then (seconds of the loop) has this answer."""
+        if answer.verdict is not APPLIED:
+            self._failed += answer.verdict is REFUSED
+            self._rejected += answer.verdict is not REFUSED
+        if not self._begun_s:
+            asyncio.get_running_loop().call_soon(self._record)
+        self._begun_s.append(begun_s)
 
-    def ended(self, begun_s: float, how: CommandAnswer | BaseException) -> None:
-        """The call that began then has ended, with this answer or with this error."""
-        self._waiting -= 1
-        if isinstance(how, CommandAnswer):
-            if how.verdict is not APPLIED:
-                self._failed += how.verdict is REFUSED
-                self._rejected += how.verdict is not REFUSED
-        elif isinstance(how, OutcomeUnknownError):
+    def failed(self, begun_s: float, error: BaseException) -> None:
+        """The call that began then has ended with this error, or was cancelled."""
+        if isinstance(error, OutcomeUnknownError):
             self._unknown += 1
-        elif isinstance(how, PykraftError):
+        elif isinstance(error, PykraftError):
             self._failed += 1
-        now_s = asyncio.get_running_loop().time()
-        self._latency.record((now_s - begun_s) * 1_000, now_s * 1_000)
+        if not self._begun_s:
+            asyncio.get_running_loop().call_soon(self._record)
+        self._begun_s.append(begun_s)
+
+    def _record(self) -> None:
+        now_s, begun_s = asyncio.get_running_loop().time(), self._begun_s
+        if not begun_s:
+            return
+        self._begun_s = []
+        latency_s = len(begun_s) * now_s - sum(begun_s)
+        self._latency.record_all(len(begun_s), latency_s * 1_000, (now_s - min(begun_s)) * 1_000, now_s * 1_000)
 
     async def read(self) -> Metrics:
         """With those of the node, and of the state machine. Errors: NotRunningError."""
@@ -70,6 +83,7 @@ class CommandMeasurements:
             await asyncio.sleep(PUBLISH_INTERVAL_S)
 
     def _own(self) -> dict[Metric, float]:
+        self._record()
         now_ms = asyncio.get_running_loop().time() * 1_000
         return {
             _COMMANDS: self._latency.count_per_s(now_ms),
@@ -78,7 +92,7 @@ class CommandMeasurements:
             _REJECTED: self._rejected,
             _UNKNOWN: self._unknown,
             _FAILED: self._failed,
-            _WAITING: self._waiting,
+            _WAITING: self._submission.waiting_count,
             _SESSIONS: self._replica.sessions_count,
             **self._replica.machine.metrics(),
         }

@@ -197,7 +197,10 @@ class MachineReplica(Generic[C, R]):
         self.on_not_applied: Callable[[NotApplied], object] = lambda _: None
         """Called for what is passed over; a simulated world makes a failure of it."""
         self._read_ahead: dict[bytes, C] = {}
-        self._has_versions = getattr(machine.version_of, "__func__", None) is not StateMachine.version_of
+        # A serde that checks types reads what is in the log in whatever form older code wrote it.
+        self._read_new = getattr(machine.commands, "deserialize_new", machine.commands.deserialize)
+        self.has_versions = getattr(machine.version_of, "__func__", None) is not StateMachine.version_of
+        """False while each command is of the first version of the code: then nobody asks for it."""
         self._waits_for_time = getattr(machine.deadline_ms, "__func__", None) is not StateMachine.deadline_ms
         self._swept_ms = 0
         self._sessions: OrderedDict[int, _Session] = OrderedDict()
@@ -264,9 +267,7 @@ class MachineReplica(Generic[C, R]):
         They are kept for `apply`, so that each is read once. Errors: UsageError for what no replica could apply;
         BufferFullError for a command of a version that not all replicas are known to have.
         """
-        machine, kept = self.machine, self._read_ahead
-        # A serde that checks types reads what is in the log in whatever form older code wrote it.
-        read = getattr(machine.commands, "deserialize_new", machine.commands.deserialize)
+        machine, kept, read = self.machine, self._read_ahead, self._read_new
         for data in commands:
             if data in kept:
                 continue
@@ -276,7 +277,7 @@ class MachineReplica(Generic[C, R]):
             except Exception as error:
                 text = f"the leader's state machine refuses a command of {len(data)} bytes"
                 raise UsageError(f"{text}: {type(error).__name__}: {error!s:.200}") from error
-            if self.is_newer(command):
+            if self.has_versions and self.is_newer(command):
                 raise BufferFullError(f"{self._too_new(command)}: execute it later")
             if len(kept) >= READ_AHEAD_MAX:
                 kept.clear()  # others were never committed
@@ -408,7 +409,7 @@ class MachineReplica(Generic[C, R]):
                 f"start all with hold_at=[{offset}] and skip it, see docs/new-code.md"
             )
             raise DeserializeError(Offset(offset), Epoch(epoch), problem) from error
-        if self.is_newer(told):  # a leader whose code does not look at versions let it in
+        if self.has_versions and self.is_newer(told):  # a leader whose code does not look at versions let it in
             return CommandAnswer(CommandVerdict.REJECTED, self._too_new(told).encode())
         try:
             result = machine.apply(told, _new(Applied, (offset, epoch, self.time_ms, session_id, self.code_version)))
@@ -437,7 +438,7 @@ class MachineReplica(Generic[C, R]):
 
     def is_newer(self, command: C) -> bool:
         """True for a command of a version on which the nodes have not agreed."""
-        return self._has_versions and self.machine.version_of(command) > self.code_version
+        return self.machine.version_of(command) > self.code_version
 
     def _too_new(self, command: C) -> str:
         needed = self.machine.version_of(command)

@@ -158,7 +158,7 @@ class Replicated(Generic[M_co]):
         self._reads = MachineReads(self.node, self._applier, self._forwarder)
         self._log_ticks = LogTicks(self.node, self._applier, runtime.session_timeout_ms)
         self._versions = CodeVersions(self.node, self._applier, self._forwarder)
-        self._measured = CommandMeasurements(self.node, self._replica)
+        self._measured = CommandMeasurements(self.node, self._replica, self._submission)
         self._has_scrapes = config.prometheus_listener is not None
         self._check_writer: StateCheckWriter | None = None
         if check_every is not None:
@@ -241,18 +241,18 @@ class Replicated(Generic[M_co]):
         if type(timeout_ms) is not int or not 1 <= timeout_ms <= TIMEOUT_MS_MAX:
             whole_number("timeout_ms", timeout_ms, least=1, most=TIMEOUT_MS_MAX)
         data = self._machine.commands.serialize(command)
-        if self._replica.is_newer(command):
+        if self._replica.has_versions and self._replica.is_newer(command):
             await self._versions.wait(self._machine.version_of(command), timeout_ms)
         if type(data) is not bytes or len(data) > COMMAND_SIZE_BYTES_MAX:
             raise UsageError(f"a command takes at most {COMMAND_SIZE_BYTES_MAX} bytes: its serde made {_shown(data)}")
         del command  # thousands of calls may wait, and Python's collector stops the loop for all that they hold
-        begun_s = self._measured.begun()
+        begun_s = asyncio.get_running_loop().time()
         try:
-            answer = await self._submission.execute(data, timeout_ms)
+            answer = await self._submission.execute(data, begun_s, timeout_ms)
         except BaseException as error:
-            self._measured.ended(begun_s, error)
+            self._measured.failed(begun_s, error)
             raise
-        self._measured.ended(begun_s, answer)
+        self._measured.answered(begun_s, answer)
         return self._result(answer)
 
     async def resume(
@@ -268,13 +268,13 @@ class Replicated(Generic[M_co]):
         whole_number("timeout_ms", timeout_ms, least=1, most=TIMEOUT_MS_MAX)
         if not isinstance(command, UnfinishedCommand):
             raise UsageError(f"{command!r} is no unfinished command: give what `OutcomeUnknownError.command` is")
-        begun_s = self._measured.begun()
+        begun_s = asyncio.get_running_loop().time()
         try:
-            answer = await self._submission.resume(command, timeout_ms)
+            answer = await self._submission.resume(command, begun_s, timeout_ms)
         except BaseException as error:
-            self._measured.ended(begun_s, error)
+            self._measured.failed(begun_s, error)
             raise
-        self._measured.ended(begun_s, answer)
+        self._measured.answered(begun_s, answer)
         return self._result(answer)
 
     def _result(self: Replicated[StateMachine[C, R]], answer: CommandAnswer) -> R:

@@ -81,13 +81,13 @@ class Submission(Generic[C, R]):
         self._alarm_s = inf
         """When the first of those commands has waited long enough, or earlier; then the alarm rings."""
 
-    async def execute(self, command: bytes, timeout_ms: int) -> CommandAnswer:
-        """Bring this command into the log and wait for its answer.
+    async def execute(self, command: bytes, begun_s: float, timeout_ms: int) -> CommandAnswer:
+        """Bring this command into the log and wait for its answer, from ``begun_s`` (seconds of the loop) on.
 
         Errors: UsageError for what this node's machine refuses where it leads; NotAppliedError, BufferFullError,
         NotRunningError, OutcomeUnknownError.
         """
-        deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1_000
+        deadline_s = begun_s + timeout_ms / 1_000
         while True:
             # 1. The first command opens a session, and so does the first after its end.
             # All waits are here and in no call: an outage has thousands who wait, and Python's collector stops the loop
@@ -138,12 +138,12 @@ class Submission(Generic[C, R]):
                 text = f"{answer.value.decode()}; an earlier copy of the command may have been applied"
                 raise errors.OutcomeUnknownError(text)
 
-    async def resume(self, unfinished: errors.UnfinishedCommand, timeout_ms: int) -> CommandAnswer:
+    async def resume(self, unfinished: errors.UnfinishedCommand, begun_s: float, timeout_ms: int) -> CommandAnswer:
         """Bring another copy of this command into the log, which is applied only if no earlier one was.
 
         Errors: UsageError while another call resumes it; NotRunningError; OutcomeUnknownError.
         """
-        deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1_000
+        deadline_s = begun_s + timeout_ms / 1_000
         session_id, sequence, command = unfinished
         session = self._applier.sessions.get(session_id)
         is_own = session is not None and session is self._session
@@ -197,6 +197,11 @@ class Submission(Generic[C, R]):
             self._let_in(session.room)
         if session is not self._session:
             self._leave(session)
+
+    @property
+    def waiting_count(self) -> int:
+        """Callers that wait for an answer, a session or room."""
+        return sum(group.waiting for group in self._groups) + len(self._newcomers) + len(self._crowd)
 
     async def close(self) -> None:
         """The node has ended: nobody gets an answer any more."""

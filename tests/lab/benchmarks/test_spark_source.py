@@ -4,12 +4,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from lab.benchmarks.spark_source.cases import CONNECTOR, FILES, LIVE, QUERIES, Data, case_name
 from lab.benchmarks.spark_source.decoder import cases, write_case
 from lab.benchmarks.spark_source.table import fill_document, lines
 from lab.benchmarks.spark_source.usage import ProcessTree
 from lab.benchmarks.suite.results import Results, SuiteRun
 from pykraft.protocol.records import decode_records, scan
+
+pytestmark = pytest.mark.spark
 
 DATA = Data(name="100 B", records=1_000)
 SETTINGS = {"sets": [DATA.name], "records": [DATA.records], "spark": "4.2.0", "kafka": "4.3.1"}

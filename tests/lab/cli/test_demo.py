@@ -1,21 +1,27 @@
 """`pykraft demo`: wrong input is one line and exit code 2; files are kept only when somebody needs them."""
 
+import io
 import json
 import os
 import shutil
 import signal
 import sys
 from pathlib import Path
+from threading import Event
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from lab.cli import demo as module
 from lab.cli.main import main
 from lab.demo.result import DemoOptions
 from lab.progress import ReportProgress
 from pykraft.cli.interrupt import CommandInterrupted
 from pykraft.errors import LocalQuorumError, UsageError
+
+pytestmark = pytest.mark.spark
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int | str | None:
@@ -208,3 +214,47 @@ def test_a_signal_ends_it_with_one_line(
     assert run(monkeypatch, *(["--data", str(tmp_path / "data")] if data else [])) == 128 + signal.SIGTERM
     assert capsys.readouterr().err.splitlines()[-1] == "pykraft: ended by SIGTERM"
     assert stages.exists == data
+
+
+class Pipe(io.StringIO):
+    """Knows when a line comes again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_repeated = Event()
+
+    def write(self, text: str, /) -> int:
+        if "still checking [1]" in text:
+            self.has_repeated.set()
+        return super().write(text)
+
+
+@pytest.mark.parametrize("terminal", [None, "dumb"])
+def test_what_takes_long_is_said_again_where_no_line_moves(
+    monkeypatch: pytest.MonkeyPatch, terminal: str | None
+) -> None:
+    monkeypatch.setattr(module, "SILENCE_S_MAX", 0.02)
+    pipe = Pipe()
+    environment = {} if terminal is None else {"TERM": terminal}
+    console = Console(file=pipe, force_terminal=terminal is not None, highlight=False, _environ=environment)
+    with console.status("") as status, module._Lines(console, status).printed() as lines:
+        lines("checking [1]")
+        assert pipe.has_repeated.wait(60)
+    written = pipe.getvalue()
+    assert written.index(" s  checking [1]") < written.index(" s  still checking [1]")
+
+
+def test_a_closed_output_ends_the_repetitions_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SILENCE_S_MAX", 0.02)
+    asked = Event()
+
+    class Lines(module._Lines):
+        def _print(self, text: str) -> None:
+            if text.startswith("still"):
+                asked.set()
+                raise BrokenPipeError
+
+    console = Console(file=io.StringIO())
+    with console.status("") as status, Lines(console, status).printed() as lines:
+        lines("checking")
+        assert asked.wait(60)

@@ -371,8 +371,10 @@ class DateCounters(Counters):
 def resumed_command_has_a_number_of_its_own(patch: Patch) -> None:
     """A command whose outcome is unknown is executed once more, when its caller asks for the outcome."""
 
-    async def again(self: Submission[Any, Any], unfinished: errors.UnfinishedCommand, timeout_ms: int) -> Any:
-        return await self.execute(unfinished.data, timeout_ms)
+    async def again(
+        self: Submission[Any, Any], unfinished: errors.UnfinishedCommand, begun_s: float, timeout_ms: int
+    ) -> Any:
+        return await self.execute(unfinished.data, begun_s, timeout_ms)
 
     patch.setattr(Submission, "resume", again)
 
