@@ -52,6 +52,8 @@ ABORT: Final = "pykraft.abort"
 NOTHING_MORE: Final = b"connection: close"
 """The header of an answer when the rest of the request's body will not be read."""
 
+_Message: TypeAlias = MutableMapping[str, Any]
+
 
 class ClientGoneError(Exception):
     """The client has disconnected, or was disconnected: nobody waits for the answer."""
@@ -72,14 +74,8 @@ class Exchange:
     async def body(self) -> bytes:
         """The whole body. Errors: RequestRefusedError for one that is too large or too slow; ClientGoneError."""
         length = self.headers.get(b"content-length", b"")
-        too_large = json_form.RequestRefusedError(
-            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-            "too_large",
-            f"a body has at most {BODY_SIZE_BYTES_MAX} bytes",
-            NOTHING_MORE,
-        )
         if length.isdigit() and (len(length) > 10 or int(length) > BODY_SIZE_BYTES_MAX):
-            raise too_large
+            raise _too_large()
         received = bytearray()
         try:
             async with asyncio.timeout(BODY_TIMEOUT_S):
@@ -89,7 +85,7 @@ class Exchange:
                         raise ClientGoneError
                     received += message.get("body", b"")
                     if len(received) > BODY_SIZE_BYTES_MAX:
-                        raise too_large
+                        raise _too_large()
                     if not message.get("more_body"):
                         return bytes(received)
         except TimeoutError:
@@ -105,45 +101,55 @@ class Exchange:
         """The whole answer. Errors: ClientGoneError."""
         data = _line(content)
         pairs = [tuple(header.split(b": ", 1)) for header in (b"content-length: %d" % len(data), *headers)]
-        await self._begin(status, b"application/json", pairs)
         # In pieces, so that a server that counts what waits to be read can hold back.
-        for at in range(0, len(data), PIECE_SIZE_BYTES):
-            await self._write(data[at : at + PIECE_SIZE_BYTES], more=at + PIECE_SIZE_BYTES < len(data))
+        await self._deliver(
+            self._start(status, b"application/json", pairs),
+            _piece(data[:PIECE_SIZE_BYTES], more=len(data) > PIECE_SIZE_BYTES),
+        )
+        for at in range(PIECE_SIZE_BYTES, len(data), PIECE_SIZE_BYTES):
+            await self._deliver(_piece(data[at : at + PIECE_SIZE_BYTES], more=at + PIECE_SIZE_BYTES < len(data)))
 
     async def begin_lines(self) -> None:
         """Begin an answer of JSON lines. Errors: ClientGoneError."""
-        await self._begin(HTTPStatus.OK, b"application/x-ndjson", [])
+        await self._deliver(self._start(HTTPStatus.OK, b"application/x-ndjson", []))
 
     async def line(self, content: dict[str, Any]) -> None:
         """One line of the answer. Errors: ClientGoneError, also for a client that reads too slowly."""
-        await self._write(_line(content), more=True)
+        await self._deliver(_piece(_line(content), more=True))
 
     async def fail(self, failure: json_form.ApiFailure) -> None:
         """Answer with an error, or make it the last line. Errors: ClientGoneError."""
         if self._is_begun:
             await self.line(failure.as_json())
-            await self._write(b"", more=False)
+            await self._deliver(_piece(b"", more=False))
             return
         await self.answer(failure.as_json(), failure.status, *failure.headers)
 
-    async def _begin(self, status: HTTPStatus, kind: bytes, headers: list[Any]) -> None:
+    def _start(self, status: HTTPStatus, kind: bytes, headers: list[Any]) -> _Message:
         self._is_begun = True
         own = [(b"content-type", kind), (b"cache-control", b"no-store"), *headers]
-        await self._deliver({"type": "http.response.start", "status": int(status), "headers": own})
+        return {"type": "http.response.start", "status": int(status), "headers": own}
 
-    async def _write(self, data: bytes, *, more: bool) -> None:
-        await self._deliver({"type": "http.response.body", "body": data, "more_body": more})
-
-    async def _deliver(self, message: MutableMapping[str, Any]) -> None:
+    async def _deliver(self, *messages: _Message) -> None:
         try:
             async with asyncio.timeout(WRITE_TIMEOUT_S):
-                await self._send(message)
+                for message in messages:
+                    await self._send(message)
         except TimeoutError:
             if self._abort is not None:
                 self._abort()
             raise ClientGoneError from None
         except OSError:
             raise ClientGoneError from None
+
+
+def _piece(data: bytes, *, more: bool) -> _Message:
+    return {"type": "http.response.body", "body": data, "more_body": more}
+
+
+def _too_large() -> json_form.RequestRefusedError:
+    text = f"a body has at most {BODY_SIZE_BYTES_MAX} bytes"
+    return json_form.RequestRefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_large", text, NOTHING_MORE)
 
 
 def _line(content: dict[str, Any]) -> bytes:

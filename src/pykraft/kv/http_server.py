@@ -42,9 +42,12 @@ class _ClosedOnce:
 
     def __init__(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
+        # What each request asks for is not looked up again: that cost as much as a field of its body.
+        self.is_closing = transport.is_closing
+        self.write = cast("asyncio.Transport", transport).write
 
     def close(self) -> None:
-        if not self._transport.is_closing():
+        if not self.is_closing():
             self._transport.close()
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a transport has
