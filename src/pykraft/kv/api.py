@@ -101,13 +101,12 @@ class Exchange:
         """The whole answer. Errors: ClientGoneError."""
         data = _line(content)
         pairs = [tuple(header.split(b": ", 1)) for header in (b"content-length: %d" % len(data), *headers)]
+        head = [self._start(status, b"application/json", pairs)]
         # In pieces, so that a server that counts what waits to be read can hold back.
-        await self._deliver(
-            self._start(status, b"application/json", pairs),
-            _piece(data[:PIECE_SIZE_BYTES], more=len(data) > PIECE_SIZE_BYTES),
-        )
-        for at in range(PIECE_SIZE_BYTES, len(data), PIECE_SIZE_BYTES):
-            await self._deliver(_piece(data[at : at + PIECE_SIZE_BYTES], more=at + PIECE_SIZE_BYTES < len(data)))
+        for at in range(0, len(data), PIECE_SIZE_BYTES):
+            piece = _piece(data[at : at + PIECE_SIZE_BYTES], more=at + PIECE_SIZE_BYTES < len(data))
+            await self._deliver(*head, piece)
+            head = []
 
     async def begin_lines(self) -> None:
         """Begin an answer of JSON lines. Errors: ClientGoneError."""
