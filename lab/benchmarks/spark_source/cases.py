@@ -46,14 +46,12 @@ class Way:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """A question, how much faster ours should be, and the ways to answer it."""
+    """A question, and the ways to answer it."""
 
     name: str
-    asked: float
     ways: tuple[Way, ...]
 
 
-LIVE_ASKED: Final = 1.5
 _KAFKA: Final = {"columns": "kafka"}
 
 
@@ -71,7 +69,6 @@ def _ours(
 QUERIES: Final = (
     Query(
         name="count",
-        asked=3.0,
         ways=(
             _connector("count"),
             _ours(FILES, "count", {}, "epoch int"),
@@ -81,7 +78,6 @@ QUERIES: Final = (
     ),
     Query(
         name="offset and value",
-        asked=2.5,
         ways=(
             _connector("noop", "offset", "value"),
             _ours(FILES, "noop", {}, "offset bigint, value binary"),
@@ -90,7 +86,6 @@ QUERIES: Final = (
     ),
     Query(
         name="every column",
-        asked=2.0,
         ways=(
             _connector("noop"),
             _ours(FILES, "noop", _KAFKA),

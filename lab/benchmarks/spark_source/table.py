@@ -1,4 +1,4 @@
-"""The results as a table in Markdown, put between its markers in a document: a row for each contender of each case.
+"""The results as a table in Markdown, put between its markers in a document: a row for each case.
 
 Invariant: every figure comes from the file of results; a ratio is the median of the ratios of single turns, which
 compare runs of the same minute. The connector is the measure.
@@ -9,10 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from lab.bench.comparison import Spread
-from lab.benchmarks.spark_source.cases import CONNECTOR, LIVE, LIVE_ASKED, QUERIES, Query
+from lab.benchmarks.spark_source.cases import CONNECTOR, FILES, LIVE, QUERIES, Query
 from lab.benchmarks.suite.results import Results, SuiteRun
 
-HEADS: Final = ("", "", "million records/s", "÷ connector", "asked", "µs a record", "Java MiB", "tasks MiB")
+HEADS: Final = (
+    *("records", "query", "connector, million/s", "files ÷", "live ÷", "second form ÷"),
+    *("µs, connector", "µs, files", "µs, live"),
+)
 
 
 def lines(results: Results) -> Iterator[str]:
@@ -21,7 +24,7 @@ def lines(results: Results) -> Iterator[str]:
     yield "|---" * len(HEADS) + "|"
     for name in results.head["settings"]["sets"]:
         for query in QUERIES:
-            yield from _rows(f"{name}, {query.name}", query, results.runs)
+            yield _row(name, query, results.runs)
     machine = results.head["machine"]
     turns = max((run.turn for run in results.runs), default=0)
     settings: Mapping[str, Any] = results.head["settings"]
@@ -32,37 +35,33 @@ def lines(results: Results) -> Iterator[str]:
         f"Kafka {settings['kafka']}; median (least–most) of {turns} turns."
     )
     busy = sorted(run.busy_cores_before for run in results.runs)
+    for session, contenders in (("the connector's session", (CONNECTOR,)), ("ours", (FILES, LIVE))):
+        own = [run.figures for run in results.runs if run.contender in contenders]
+        java, tasks = (max((each[name] for each in own), default=0) for name in ("java_mib", "tasks_mib"))
+        yield f"Java took at most {java:.0f} MiB in {session}, Python processes of tasks {tasks:.0f} MiB."
     yield f"Other work used {busy[len(busy) // 2]:.1f} cores between the runs, and {busy[-1]:.1f} at most."
 
 
-def _rows(case: str, query: Query, runs: Sequence[SuiteRun]) -> Iterator[str]:
+def _row(name: str, query: Query, runs: Sequence[SuiteRun]) -> str:
     by_turn: dict[str, dict[int, Mapping[str, float]]] = {}
     for run in runs:
-        if run.case == case:
+        if run.case == f"{name}, {query.name}":
             by_turn.setdefault(run.contender, {})[run.turn] = run.figures
     measure = by_turn.get(CONNECTOR, {})
-    for way in query.ways:
-        own = by_turn.get(way.contender)
-        if not own:
-            continue
-        shared = [turn for turn in own if turn in measure]
-        ratios = [own[turn]["rate"] / measure[turn]["rate"] for turn in shared]
-        is_measure = way.contender == CONNECTOR
-        asked = LIVE_ASKED if way.contender == LIVE else query.asked
-        cells = [
-            case if is_measure else "",
-            way.contender,
-            _spread([each["rate"] / 1e6 for each in own.values()]),
-            "" if is_measure or not ratios else _spread(ratios),
-            "" if is_measure else f"{asked:.1f}",
-            _spread([each["cpu_us"] for each in own.values()]),
-            f"{max(each['java_mib'] for each in own.values()):.0f}",
-            f"{max(each['tasks_mib'] for each in own.values()):.0f}",
-        ]
-        yield f"| {' | '.join(cells)} |"
+    cells = [name, query.name, _spread([each["rate"] / 1e6 for each in measure.values()])]
+    others = [way.contender for way in query.ways if way.contender not in (CONNECTOR, FILES, LIVE)]
+    for contender in (FILES, LIVE, *(others or [""])):
+        own = by_turn.get(contender, {})
+        cells.append(_spread([own[turn]["rate"] / measure[turn]["rate"] for turn in own if turn in measure]))
+    for contender in (CONNECTOR, FILES, LIVE):
+        times = [each["cpu_us"] for each in by_turn.get(contender, {}).values()]
+        cells.append(f"{Spread.of(times).median:.2f}" if times else "")
+    return f"| {' | '.join(cells)} |"
 
 
 def _spread(values: Sequence[float]) -> str:
+    if not values:
+        return ""
     found = Spread.of(values)
     middle = f"{found.median:.2f}"
     return middle if len(values) == 1 else f"{middle} ({found.low:.2f}–{found.high:.2f})"
