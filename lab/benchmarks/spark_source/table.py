@@ -34,11 +34,11 @@ def lines(results: Results) -> Iterator[str]:
         f"({machine['processor']}), Python {machine['python']}, Spark and connector {settings['spark']}, "
         f"Kafka {settings['kafka']}; median (least–most) of {turns} turns."
     )
-    busy = sorted(run.busy_cores_before for run in results.runs)
     for session, contenders in (("the connector's session", (CONNECTOR,)), ("ours", (FILES, LIVE))):
         own = [run.figures for run in results.runs if run.contender in contenders]
         java, tasks = (max((each[name] for each in own), default=0) for name in ("java_mib", "tasks_mib"))
         yield f"Java took at most {java:.0f} MiB in {session}, Python processes of tasks {tasks:.0f} MiB."
+    busy = sorted(run.busy_cores_before for run in results.runs)
     yield f"Other work used {busy[len(busy) // 2]:.1f} cores between the runs, and {busy[-1]:.1f} at most."
 
 

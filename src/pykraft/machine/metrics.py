@@ -49,9 +49,7 @@ class CommandMeasurements:
         if answer.verdict is not APPLIED:
             self._failed += answer.verdict is REFUSED
             self._rejected += answer.verdict is not REFUSED
-        if not self._begun_s:
-            asyncio.get_running_loop().call_soon(self._record)
-        self._begun_s.append(begun_s)
+        self._ended(begun_s)
 
     def failed(self, begun_s: float, error: BaseException) -> None:
         """The call that began then has ended with this error, or was cancelled."""
@@ -59,6 +57,9 @@ class CommandMeasurements:
             self._unknown += 1
         elif isinstance(error, PykraftError):
             self._failed += 1
+        self._ended(begun_s)
+
+    def _ended(self, begun_s: float) -> None:
         if not self._begun_s:
             asyncio.get_running_loop().call_soon(self._record)
         self._begun_s.append(begun_s)
