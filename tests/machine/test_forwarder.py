@@ -46,7 +46,8 @@ async def test_every_node_executes_and_reads(tmp_path: Path, own_thread: bool) -
 
 
 async def test_records_that_wait_share_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with machines(tmp_path) as nodes:
+    # Whoever became leader while a busy machine stopped the loop would ask nobody.
+    async with machines(tmp_path, raft=replace(QUICK, fetch_timeout_ms=100_000)) as nodes:
         leader = await leader_of(nodes)
         follower = next(node for node in nodes if node is not leader)
         await follower.execute(Add("x", 1))
