@@ -24,6 +24,7 @@ from pykraft.host.fetch_read import READS_MAX, FetchReads, RecentBatches, cut
 from pykraft.host.ports import ConnectionId
 from pykraft.log.lane import Job
 from pykraft.protocol.api import ApiKey, decode_request_header, decode_response, encode_response
+from pykraft.protocol.batch import BATCHES_MAX
 from pykraft.protocol.records import encode_batch
 from pykraft.types import Buffer, Offset
 from tests.host.cluster import Cluster, Machine
@@ -154,6 +155,16 @@ def test_cut_keeps_whole_batches_and_does_not_copy() -> None:
     assert isinstance(part, memoryview)
     assert part.obj is data
     assert len(cut(data, Offset(0))) == 0
+
+
+@pytest.mark.parametrize("values", [[b"a"], [b"a", b"bc"]], ids=["equal", "unequal"])
+def test_cut_finds_the_end_among_thousands_of_batches(values: list[bytes]) -> None:
+    count = 2 * BATCHES_MAX + 5
+    parts = [batch(offset, values[offset % len(values)])[1] for offset in range(count)]
+    data = b"".join(parts)
+    for end in (0, 1, BATCHES_MAX - 1, BATCHES_MAX, BATCHES_MAX + 1, 2 * BATCHES_MAX, count - 1, count, count + 9):
+        assert cut(data, Offset(end)) == b"".join(parts[:end])
+        assert cut(data + bytes(parts[0][:-1]), Offset(end)) == b"".join(parts[:end])
 
 
 def test_the_batch_that_holds_an_offset_is_found_in_memory_and_in_the_files() -> None:

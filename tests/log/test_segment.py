@@ -17,7 +17,7 @@ from pykraft.log.open_files import OpenFiles
 from pykraft.log.segment import Segment, SegmentContent, SegmentView
 from pykraft.log.small_files.recovery_point import RecoveryPoint
 from pykraft.sim.machine.disk import VirtualFile
-from pykraft.types import Offset
+from pykraft.types import Epoch, EpochStart, Offset
 from tests.disks import ScriptedDisk
 from tests.log.logs import DIRECTORY, EPOCH_1, ONE, SMALL, Batch, batch, bytes_of, fill, open_log, run_of
 
@@ -310,6 +310,19 @@ def test_an_epoch_that_was_not_written_there_is_damage_although_no_crc_says_so()
     assert view.read(Offset(10), 1000) == b"".join(bytes_of(batches[:2]))
     with pytest.raises(CorruptionError, match="expected epoch 1, found epoch 2"):
         view.read(Offset(12), 1000)
+
+
+@pytest.mark.parametrize("wrong", [(1, 1, 1, 1, 1, 1), (1, 1, 1, 1, 2, 2), (1, 1, 2, 2, 2, 2)])
+def test_batches_that_agree_on_a_wrong_epoch_are_damage_from_the_first_one_on(wrong: tuple[int, ...]) -> None:
+    right = (1, 1, 2, 2, 3, 3)
+    fs, view = view_of([batch(10 + at, epoch=epoch) for at, epoch in enumerate(right)])
+    starts = [
+        EpochStart(epoch=Epoch(epoch), start_offset=Offset(offset)) for epoch, offset in ((1, 10), (2, 12), (3, 14))
+    ]
+    written = bytes_of([batch(10 + at, epoch=epoch) for at, epoch in enumerate(wrong)])
+    fs.write(view.path, b"".join(written))
+    sound = next(at for at, pair in enumerate(zip(right, wrong, strict=True)) if len(set(pair)) > 1)
+    assert replace(view, epochs=starts).read(Offset(10), 1000) == b"".join(written[:sound])
 
 
 @pytest.mark.parametrize(("at", "changed_to"), [(10, 11), (10, 12), (11, 13), (12, 10)])

@@ -20,6 +20,7 @@ from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.protocol import batch as module
 from pykraft.protocol.batch import (
     BATCHES_MAX,
+    BATCHES_MIN,
     GROUP_BATCHES,
     HEADER_SIZE_BYTES,
     BatchHeader,
@@ -32,6 +33,7 @@ from pykraft.protocol.batch import (
     open_batch,
     place_batch,
     read_header,
+    runs_of,
     scan,
     seal_batch,
     unpack_header,
@@ -422,6 +424,53 @@ def test_any_bytes_can_be_looked_at(content: bytes, at: int) -> None:
     run = batch_run(content, starts, shift=0) if len(starts) > 1 else None
     for position, header in () if run is None else run.headers():
         check_crc(content, position, header)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["plain", "plain", "plain", "control", "epoch", "gap"]), st.integers(1, 9))),
+    st.none() | st.integers(0, 2_000),
+    st.none() | st.integers(0, 2_000),
+)
+def test_runs_are_the_batches_that_a_scan_finds(
+    kinds: list[tuple[str, int]], cut: int | None, flipped: int | None
+) -> None:
+    offset, epoch, log = 0, 1, bytearray()
+    for kind, count in kinds:
+        offset, epoch = offset + (kind == "gap"), epoch + (kind == "epoch")
+        place: Any = {"base_offset": Offset(offset), "epoch": Epoch(epoch), "timestamp_ms": offset}
+        for _ in range(count):
+            is_control = kind == "control"
+            log += (
+                encode_control_batch([KRaftVersion(1)], **place) if is_control else encode_batch([b"x"], **place)
+            ).data
+            offset += 1
+            place["base_offset"] = Offset(offset)
+    if flipped is not None and flipped < len(log):
+        log[flipped] ^= 4
+    content = bytes(log[:cut])
+    alone: list[tuple[int, BatchHeader]] = []
+    runs: list[BatchRun] = []
+    errors: list[str] = []
+    try:
+        alone.extend(scan(memoryview(content)))
+    except ProtocolError as error:
+        errors.append(str(error))
+    try:
+        runs.extend(runs_of(memoryview(content)))
+    except ProtocolError as error:
+        errors.append(str(error))
+    assert [each for run in runs for each in run.headers()] == alone
+    assert errors in ([], [errors[0] if errors else ""] * 2)
+    for run in runs:
+        assert {header.epoch for _, header in run.headers()} == {run.epoch}
+        assert b"".join(run.contents()) == run.data == content[run.positions[0] : run.end]
+        for begin in range(len(run)):
+            part = run.part(begin, len(run))
+            assert [*part.headers()] == [*run.headers()][begin:]
+            first, *_ = part.headers()
+            assert (part.base_offset, part.end_offset) == (first[1].base_offset, run.end_offset)
+    if cut is None and flipped is None and kinds and all(kind == "plain" for kind, _ in kinds):
+        assert len(runs) == 1 or len(alone) < BATCHES_MIN
 
 
 def test_control_batches_are_left_out_of_buffers_of_whole_batches() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from pykraft.core.messages import FetchedBatch, FetchResponse
 from pykraft.protocol.records import encode_batch, encode_control_batch
-from pykraft.rpc.fetched import read_batches, with_batches
+from pykraft.rpc.fetched import read_batches, read_runs, with_batches
 from pykraft.types import Epoch, KRaftVersion, KRaftVoters, Listeners, NodeId, Offset, ReplicaKey, Uuid, Voter, VoterSet
 
 FIRST = encode_batch([b"a", b"bb"], base_offset=Offset(3), epoch=Epoch(1), timestamp_ms=1).data
@@ -55,6 +55,15 @@ def test_a_bad_batch_ends_what_is_kept_and_is_named() -> None:
     assert [bytes(view) for _, view in fetched.batches] == [FIRST]
     assert fetched.invalid is not None
     assert "CRC" in fetched.invalid
+
+
+@pytest.mark.parametrize("rest", [b"", FIRST[:60], SECOND[:-1], b"\0" * 61, SECOND[:-1] + b"x"])
+def test_runs_come_with_the_same_faults(rest: bytes) -> None:
+    fetched = read_batches(FIRST + rest)
+    runs, invalid = read_runs(FIRST + rest)
+    assert [bytes(run.data) for run in runs] == [bytes(view) for _, view in fetched.batches]
+    assert invalid == fetched.invalid
+    assert read_runs(rest)[1] == read_batches(rest).invalid
 
 
 def test_the_message_for_the_core_has_headers_only() -> None:

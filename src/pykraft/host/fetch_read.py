@@ -30,7 +30,7 @@ from pykraft.config import INT32_MAX
 from pykraft.errors import CorruptionError, UsageError
 from pykraft.host.ports import Ports
 from pykraft.log.segment import SegmentView
-from pykraft.protocol.batch import BatchHeader, scan
+from pykraft.protocol.batch import BatchHeader, batch_starts, read_header, scan
 from pykraft.types import Buffer, Offset
 
 RECENT_SIZE_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -276,5 +276,11 @@ def batches_up_to(end_offset: Offset, data: Buffer) -> list[HeaderAndBytes]:
 
 def cut(data: Buffer, end_offset: Offset) -> Buffer:
     """The bytes of the batches in ``data`` up to ``end_offset``, without a copy."""
-    size_bytes = sum(header.size_bytes for header, _ in batches_up_to(end_offset, data))
-    return data if size_bytes == len(data) else memoryview(data)[:size_bytes]
+    end = 0
+    while len(starts := batch_starts(data, end)) > 1:
+        # Their offsets ascend, so only a few headers are read: there may be ten thousands.
+        count = bisect_right(starts, end_offset, hi=len(starts) - 1, key=lambda at: read_header(data, at).end_offset)
+        end = starts[count]
+        if count < len(starts) - 1:
+            break
+    return data if end == len(data) else memoryview(data)[:end]

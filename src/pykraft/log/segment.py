@@ -29,7 +29,7 @@ from pykraft.log.index import OFFSET_ENTRY, TIME_ENTRY, IndexFile, Lookup, Segme
 from pykraft.log.open_files import OpenFiles, SegmentFile
 from pykraft.log.paths import DELETED, LOG, OFFSET_INDEX, SEGMENT_SUFFIXES, TIME_INDEX, segment_file
 from pykraft.log.scan import REPAIR, epoch_in_words, scan_headers
-from pykraft.protocol.batch import BatchHeader, BatchRun, scan
+from pykraft.protocol.batch import BatchHeader, BatchRun, runs_of
 from pykraft.types import Buffer, EpochStart, Offset
 from pykraft.value import value
 
@@ -95,9 +95,11 @@ class SegmentView:
             data = self.file.pread(first.size_bytes, start)
         end, expected_offset = 0, first.base_offset
         try:
-            for position, header in scan(data):
-                self.check_follows(start + position, header, expected_offset)
-                end, expected_offset = position + header.size_bytes, header.end_offset
+            for run in runs_of(data):
+                for position, header in () if self._is_next(run, expected_offset) else run.headers():
+                    self.check_follows(start + position, header, expected_offset)
+                    end, expected_offset = position + header.size_bytes, header.end_offset
+                end, expected_offset = run.end, run.end_offset
         except CorruptionError:
             # The first batch itself is damaged; damage after it only ends the result early.
             if end == 0:
@@ -108,6 +110,11 @@ class SegmentView:
         if end == 0:
             raise self._corruption(start, f"a batch of {first.size_bytes} bytes", f"{len(data)} bytes")
         return data if end == len(data) else memoryview(data)[:end]
+
+    def _is_next(self, run: BatchRun, expected_offset: Offset) -> bool:
+        """Whether all batches of a run follow, by its ends alone: offsets and epochs of a log ascend."""
+        ends = (run.base_offset, Offset(run.end_offset - 1))
+        return run.base_offset == expected_offset and {epoch_at(self.epochs, end) for end in ends} == {run.epoch}
 
     def check_follows(self, position: int, header: BatchHeader, expected_offset: Offset) -> None:
         """Refuse a batch that is sound in itself but whose offset or epoch differs from what was written here.

@@ -28,8 +28,8 @@ Only the checks here, and those of offsets and epochs in the log, protect these 
 
 A log of small batches has millions of headers, and most are as KRaft writes them: no codec, one epoch, offsets without
 a gap. A `BatchRun` has their fields as columns, and each check compares a whole column at once, without an object for
-each. Invariant: every batch of a run passes `read_header` and `check_crc`, holds records of the application, and begins
-with the offset after the previous one. Whatever differs in any way is no run: the caller then reads batch by batch.
+each. Invariant: every batch of a run passes `read_header` and `check_crc`, and begins with the offset after the
+previous one; if a run has several, all hold records of the application. Whatever differs is read batch by batch.
 
 Source: KIP-98 §Message Format; Kafka's ``DefaultRecordBatch``, ``FileLogInputStream``; the runs are ours.
 """
@@ -40,7 +40,7 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise, repeat
 from operator import add, le, mul, sub
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from crc32c import crc32c
 
@@ -386,15 +386,15 @@ _LENGTH_MIN: Final = HEADER_SIZE_BYTES - _LENGTH_END
 class BatchRun:
     """Sound batches that follow each other, of one epoch.
 
-    ``positions`` are where they begin in the file, and where the last one ends: one more than there are batches.
-    ``last_offsets`` are inclusive; ``max_timestamps`` are wall ms.
+    ``positions`` are where they begin in the file or the answer, and where the last one ends: one more than there are
+    batches. ``last_offsets`` are inclusive; ``max_timestamps`` are wall ms.
     """
 
     __slots__ = ("_buffer", "_shift", "base_offset", "epoch", "last_offsets", "max_timestamps", "positions")
 
     def __init__(
         self,
-        buffer: bytes,
+        buffer: Buffer,
         shift: int,
         *,
         positions: Sequence[int],
@@ -412,8 +412,43 @@ class BatchRun:
         self._buffer = buffer
         self._shift = shift
 
+    @classmethod
+    def of_one(cls, buffer: Buffer, position: int, header: BatchHeader) -> Self:
+        """One batch of any kind, which begins at this position of the buffer."""
+        return cls(
+            buffer,
+            0,
+            positions=(position, position + header.size_bytes),
+            base_offset=header.base_offset,
+            epoch=header.epoch,
+            last_offsets=(header.last_offset,),
+            max_timestamps=(header.max_timestamp,),
+        )
+
     def __len__(self) -> int:
         return len(self.last_offsets)
+
+    def part(self, begin: int, end: int) -> Self:
+        """Some of the batches, by number; at least one."""
+        return type(self)(
+            self._buffer,
+            self._shift,
+            positions=self.positions[begin : end + 1],
+            base_offset=Offset(self.last_offsets[begin - 1] + 1) if begin else self.base_offset,
+            epoch=self.epoch,
+            last_offsets=self.last_offsets[begin:end],
+            max_timestamps=self.max_timestamps[begin:end],
+        )
+
+    @property
+    def data(self) -> memoryview:
+        """The bytes of all batches."""
+        return memoryview(self._buffer)[self.positions[0] - self._shift : self.end - self._shift]
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all batches."""
+        return self.end - self.positions[0]
 
     @property
     def end(self) -> int:
@@ -437,7 +472,7 @@ class BatchRun:
             yield view[start - self._shift : end - self._shift]
 
 
-def batch_starts(buffer: bytes, at: int) -> Sequence[int]:
+def batch_starts(buffer: Buffer, at: int) -> Sequence[int]:
     """Where the whole batches from ``at`` on begin, by their lengths alone, and where the last one ends.
 
     Only ``at`` when there is no whole batch.
@@ -458,17 +493,17 @@ def batch_starts(buffer: bytes, at: int) -> Sequence[int]:
     return starts
 
 
-def _is_uniform(buffer: bytes, at: int, stride: int, count: int) -> bool:
+def _is_uniform(buffer: Buffer, at: int, stride: int, count: int) -> bool:
     """True when as many batches of one size follow each other."""
     at += _LENGTH_AT
     end = at + (count - 1) * stride + 1
     # The first bytes of all lengths are equal, the second bytes, and so on.
     return count > 0 and all(
-        buffer[at + part : end + part : stride] == buffer[at + part : at + part + 1] * count for part in range(4)
+        buffer[at + part : end + part : stride] == bytes(buffer[at + part : at + part + 1]) * count for part in range(4)
     )
 
 
-def _columns(buffer: bytes, starts: Sequence[int]) -> list[list[Any]]:
+def _columns(buffer: Buffer, starts: Sequence[int]) -> list[list[Any]]:
     columns: list[list[Any]] = [[] for _ in range(_COLUMNS_COUNT)]
     at = 0
     while isinstance(starts, range) and len(starts) - 1 - at >= GROUP_BATCHES:
@@ -484,13 +519,13 @@ def _columns(buffer: bytes, starts: Sequence[int]) -> list[list[Any]]:
 
 
 @lru_cache(maxsize=8)
-def _group(stride: int, count: int) -> Callable[[bytes, int], tuple[Any, ...]]:
+def _group(stride: int, count: int) -> Callable[[Buffer, int], tuple[Any, ...]]:
     """Reads the fields of ``count`` headers that are this far apart, one header's after the other's."""
     several = struct.Struct(f">{(_LAYOUT + f'{stride - HEADER_SIZE_BYTES}x') * (count - 1)}{_LAYOUT}")
     return several.unpack_from
 
 
-def batch_run(buffer: bytes, starts: Sequence[int], *, shift: int) -> BatchRun | None:
+def batch_run(buffer: Buffer, starts: Sequence[int], *, shift: int) -> BatchRun | None:
     """The batches that begin at these places of the buffer, if they are a run. ``shift``: where the buffer begins."""
     base_offsets, marks, crcs, attributes, deltas, max_timestamps, counts = _columns(buffer, starts)
     last_offsets = [*map(add, base_offsets, deltas)]
@@ -534,3 +569,26 @@ def _have_room(starts: Sequence[int], counts: Sequence[int]) -> bool:
         return max(counts) * RECORD_SIZE_BYTES_MIN <= starts.step - HEADER_SIZE_BYTES
     bodies = map(add, starts, repeat(HEADER_SIZE_BYTES))
     return all(map(le, map(mul, counts, repeat(RECORD_SIZE_BYTES_MIN)), map(sub, starts[1:], bodies)))
+
+
+def runs_of(buffer: Buffer) -> Iterator[BatchRun]:
+    """The batches that `scan` finds, their CRCs compared: many plain ones as one run, any other alone.
+
+    Errors: as `scan`.
+    """
+    position = no_run_until = 0
+    while len(buffer) - position >= HEADER_SIZE_BYTES:
+        if position >= no_run_until:
+            starts = batch_starts(buffer, position)
+            # What is no run is read batch by batch, which also finds out what is wrong, if anything is.
+            no_run_until = starts[-1]
+            if len(starts) > BATCHES_MIN and (run := batch_run(buffer, starts, shift=0)) is not None:
+                yield run
+                position = run.end
+                continue
+        header = read_header(buffer, position)
+        if header.size_bytes > len(buffer) - position:
+            return
+        check_crc(buffer, position, header)
+        yield BatchRun.of_one(buffer, position, header)
+        position += header.size_bytes

@@ -12,7 +12,7 @@ from dataclasses import field
 
 from pykraft.core.messages import FetchedBatch, FetchResponse
 from pykraft.errors import ProtocolError
-from pykraft.protocol.batch import BatchHeader, scan
+from pykraft.protocol.batch import BatchHeader, BatchRun, runs_of, scan
 from pykraft.protocol.records import membership_records
 from pykraft.types import Buffer, Epoch, MembershipRecord, Offset
 from pykraft.value import value
@@ -42,10 +42,23 @@ def read_batches(records: Buffer) -> Fetched:
             batches.append((header, data))
     except ProtocolError as error:
         invalid = str(error)
+    return Fetched(tuple(batches), invalid or _no_batch(records, len(batches)), membership)
+
+
+def read_runs(records: Buffer) -> tuple[list[BatchRun], str | None]:
+    """The same for a reader that has nothing to learn of single batches; and what is wrong after them."""
+    runs: list[BatchRun] = []
+    invalid = None
+    try:
+        runs.extend(runs_of(records))
+    except ProtocolError as error:
+        invalid = str(error)
+    return runs, invalid or _no_batch(records, len(runs))
+
+
+def _no_batch(records: Buffer, found: int) -> str | None:
     # As bad as a damaged answer: if it looked like an empty one, the replica would repeat the fetch without a pause.
-    if not batches and view and invalid is None:
-        invalid = f"{len(view)} bytes that hold no whole batch"
-    return Fetched(tuple(batches), invalid, membership)
+    return None if found or not len(records) else f"{len(records)} bytes that hold no whole batch"
 
 
 def with_batches(message: FetchResponse, fetched: Fetched) -> FetchResponse:

@@ -8,8 +8,9 @@ import pytest
 from pykraft.client.remote.leader_search import LeaderFetch, Patience
 from pykraft.client.remote.observer import FAR_OFFSET, TOPICS, FetchLimits, Observer, Start, Window, epoch_before, probe
 from pykraft.errors import ErrorCode, ProtocolError, QuorumUnavailableError, UsageError
+from pykraft.protocol.batch import BatchRun, runs_of
 from pykraft.protocol.messages import ApiKey
-from pykraft.protocol.records import encode_batch
+from pykraft.protocol.records import decode_values, encode_batch
 from pykraft.protocol.schema import Body
 from pykraft.types import Endpoint, Epoch, Offset, OffsetAndEpoch
 from tests.client.logs import HASTY, PATIENT, ScriptedLog, served_log
@@ -329,7 +330,7 @@ async def test_a_new_leader_meanwhile_is_asked_in_its_own_epoch() -> None:
 
 def add(window: Window, base_offset: int, *values: bytes, epoch: int = 1, leader_epoch: int = 9) -> str | None:
     batch = encode_batch(values or (b"v",), base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=7)
-    return window.add(*batch, leader_epoch=Epoch(leader_epoch))
+    return window.add(BatchRun.of_one(batch.data, 0, batch.header), leader_epoch=Epoch(leader_epoch))
 
 
 def test_only_what_is_committed_is_given_out() -> None:
@@ -340,12 +341,59 @@ def test_only_what_is_committed_is_given_out() -> None:
     window.commit_to(Offset(1))
     assert window.take() is None
     window.commit_to(Offset(2))
-    batch = window.take()
-    assert batch is not None
-    assert (batch.base_offset, batch.end_offset, batch.epoch, batch.timestamp_ms) == (0, 2, 1, 7)
-    assert (batch.is_control, batch.values()) == (False, [b"a", b"b"])
+    run = window.take()
+    assert run is not None
+    assert (run.base_offset, run.end_offset, run.epoch, run.max_timestamps) == (0, 2, 1, (7,))
+    assert decode_values(run.data) == [b"a", b"b"]
     assert window.take() is None
     assert (window.next_offset, window.end_offset, window.end_epoch) == (2, 3, 1)
+
+
+def run_of(base_offset: int, batches: int) -> BatchRun:
+    """Batches of one record each, in one run."""
+    offsets = map(Offset, range(base_offset, base_offset + batches))
+    data = b"".join(
+        encode_batch([b"%d" % offset], base_offset=offset, epoch=Epoch(1), timestamp_ms=7).data for offset in offsets
+    )
+    (run,) = runs_of(data)
+    return run
+
+
+def test_of_a_run_only_what_is_committed_is_given_out_and_no_batch_twice() -> None:
+    window = Window(Offset(0))
+    for base_offset in (0, 10):
+        assert window.add(run_of(base_offset, 10), leader_epoch=Epoch(1)) is None
+    held = window.held_size_bytes
+    found: list[list[int]] = []
+    for high_watermark in (4, 4, 5, 20):
+        window.commit_to(Offset(high_watermark))
+        while (run := window.take()) is not None:
+            assert window.next_offset == run.end_offset
+            held -= len(run.data)
+            assert window.held_size_bytes == held
+            found.append(
+                [
+                    int(value)
+                    for _, data in zip(run.last_offsets, run.contents(), strict=True)
+                    for value in decode_values(data)
+                ]
+            )
+    assert found == [[*range(4)], [4], [*range(5, 10)], [*range(10, 20)]]
+    assert (window.held_size_bytes, window.end_offset) == (0, 20)
+
+
+def test_of_a_run_at_most_so_many_batches_are_taken_and_the_rest_can_be_dropped() -> None:
+    window = Window(Offset(0))
+    window.add(run_of(0, 10), leader_epoch=Epoch(1))
+    window.commit_to(Offset(10))
+    taken = [window.take(batches_max=most) for most in (1, 3)]
+    assert [(run.base_offset, run.end_offset) for run in taken if run is not None] == [(0, 1), (1, 4)]
+    assert window.drop_held()
+    assert (window.end_offset, window.held_size_bytes) == (4, 0)
+    assert window.add(run_of(4, 10), leader_epoch=Epoch(1)) is None
+    run = window.take(batches_max=2)
+    assert run is not None
+    assert (run.base_offset, run.end_offset) == (4, 6)
 
 
 def test_the_high_watermark_never_goes_back() -> None:

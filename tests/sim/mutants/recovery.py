@@ -22,7 +22,7 @@ from pykraft.log.small_files import epoch_checkpoint, recovery_point
 from pykraft.log.small_files.quarantine_file import QuarantineFile
 from pykraft.log.small_files.recovery_point import Point, parse_recovery_point
 from pykraft.log.small_files.slots import parse_slots
-from pykraft.protocol.batch import BatchHeader, scan
+from pykraft.protocol.batch import BatchHeader, BatchRun, scan
 from pykraft.types import Buffer, Offset
 from tests.sim.mutants.patch import Patch, bug
 from tests.sim.mutants.replication import without_sync
@@ -195,10 +195,10 @@ def checkpoint_above_the_point_says_nothing(patch: Patch) -> None:
 def damage_is_served(patch: Patch) -> None:
     """A node sends what it reads from a file to followers and listeners without verifying checksums."""
 
-    def blind(buffer: Buffer) -> Any:
-        return scan(buffer, verify_crc=False)
+    def blind(buffer: Buffer) -> Iterator[BatchRun]:
+        return (BatchRun.of_one(buffer, *place) for place in scan(buffer, verify_crc=False))
 
-    patch.setattr(segment, "scan", blind)
+    patch.setattr(segment, "runs_of", blind)
 
 
 @bug("ours, until a world of all noticed it", "changed_offsets")

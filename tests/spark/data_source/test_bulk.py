@@ -193,7 +193,7 @@ HEAD_SIZES = (1, 5, 56, 57, 63, 64, 8_183, 8_192)
 @pytest.mark.parametrize("size", HEAD_SIZES)
 def test_bodies_are_as_long_as_written_ones(size: int) -> None:
     written = [len(batch([bytes(size)] * count, base_offset=0)) - HEADER_SIZE_BYTES for count in COUNTS]
-    assert bodies_size_bytes(np.array(COUNTS), size).tolist() == written
+    assert bodies_size_bytes(np.array(COUNTS), np.full(len(COUNTS), size)).tolist() == written
 
 
 @pytest.mark.parametrize("size", HEAD_SIZES)

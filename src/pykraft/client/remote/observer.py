@@ -23,6 +23,7 @@ Source: KIP-595 Â§Fetch, KIP-1166 (the high watermark in the request), KIP-630 Â
 """
 
 import asyncio
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, closing
@@ -41,8 +42,8 @@ from pykraft.core.messages import FetchRequest, FetchResponse, FetchSnapshotRequ
 from pykraft.errors import ErrorCode, ProtocolError, QuorumUnavailableError, UsageError, error_name
 from pykraft.host.delivery import CommittedBatch
 from pykraft.log.os_fs import OsFs
-from pykraft.protocol.batch import BatchHeader
-from pykraft.rpc.fetched import read_batches
+from pykraft.protocol.batch import BATCHES_MAX, BatchRun
+from pykraft.rpc.fetched import read_runs
 from pykraft.security.settings import IN_THE_CLEAR, Security
 from pykraft.snapshot.download import Download
 from pykraft.snapshot.files import checkpoint_path, stem_of
@@ -166,39 +167,41 @@ class Window:
         self.high_watermark: Offset | None = None
         """Everything below is committed; None until a leader told it."""
         self._last_epoch = last_epoch
-        self._held: deque[tuple[BatchHeader, Buffer]] = deque()
+        self._held: deque[BatchRun] = deque()
+        self._taken = 0
+        """So many batches of the first run were returned."""
         self._held_size_bytes = 0
 
     @property
     def end_offset(self) -> Offset:
         """Offset of the next batch to fetch."""
-        return self._held[-1][0].end_offset if self._held else self.next_offset
+        return self._held[-1].end_offset if self._held else self.next_offset
 
     @property
     def end_epoch(self) -> Epoch | None:
         """Epoch of the batch before `end_offset`; None before the first batch."""
-        return self._held[-1][0].epoch if self._held else self._last_epoch
+        return self._held[-1].epoch if self._held else self._last_epoch
 
     @property
     def held_size_bytes(self) -> int:
         """Bytes that were fetched but not returned."""
         return self._held_size_bytes
 
-    def add(self, header: BatchHeader, data: Buffer, *, leader_epoch: Epoch) -> str | None:
-        """Take the next batch; returns why it cannot be the next one, or None."""
+    def add(self, run: BatchRun, *, leader_epoch: Epoch) -> str | None:
+        """Take the next batches; returns why they cannot be the next ones, or None."""
         expected = self.end_offset
-        if header.base_offset != expected:
-            is_first = self.end_epoch is None and header.base_offset < expected < header.end_offset
+        if run.base_offset != expected:
+            is_first = self.end_epoch is None and run.base_offset < expected <= run.last_offsets[0]
             if not is_first:
-                return f"a batch with offsets {header.base_offset} to {header.last_offset} where {expected} comes next"
+                return f"a batch with offsets {run.base_offset} to {run.last_offsets[0]} where {expected} comes next"
         # No CRC covers the epoch, so check it against its neighbours and the leader's.
-        if not (self.end_epoch or 0) <= header.epoch <= leader_epoch:
+        if not (self.end_epoch or 0) <= run.epoch <= leader_epoch:
             return (
-                f"the batch at offset {header.base_offset} is of epoch {header.epoch}, "
+                f"the batch at offset {run.base_offset} is of epoch {run.epoch}, "
                 f"after {self.end_epoch or 0}, from the leader of epoch {leader_epoch}"
             )
-        self._held.append((header, data))
-        self._held_size_bytes += header.size_bytes
+        self._held.append(run)
+        self._held_size_bytes += run.size_bytes
         return None
 
     def commit_to(self, high_watermark: Offset) -> None:
@@ -209,27 +212,25 @@ class Window:
         """Drop the batches that were not returned; False when there were none."""
         had_some = bool(self._held)
         self._held.clear()
-        self._held_size_bytes = 0
+        self._taken = self._held_size_bytes = 0
         return had_some
 
-    def take(self) -> CommittedBatch | None:
-        """The next batch, if it is committed."""
+    def take(self, batches_max: int = BATCHES_MAX) -> BatchRun | None:
+        """The next batches that are committed, all of one epoch and at most so many; None if there are none."""
         if not self._held or self.high_watermark is None:
             return None
-        header, data = self._held[0]
-        if header.end_offset > self.high_watermark:
+        run, begin = self._held[0], self._taken
+        end = min(begin + batches_max, bisect_left(run.last_offsets, self.high_watermark, lo=begin))
+        if begin == end:
             return None
-        self._held.popleft()
-        self._held_size_bytes -= header.size_bytes
-        self.next_offset, self._last_epoch = header.end_offset, header.epoch
-        return CommittedBatch(
-            base_offset=header.base_offset,
-            end_offset=header.end_offset,
-            epoch=header.epoch,
-            timestamp_ms=header.max_timestamp,
-            is_control=header.is_control,
-            data=data,
-        )
+        taken = run.part(begin, end)
+        if end == len(run):
+            self._held.popleft()
+            end = 0
+        self._taken = end
+        self._held_size_bytes -= taken.size_bytes
+        self.next_offset, self._last_epoch = taken.end_offset, taken.epoch
+        return taken
 
 
 FAR_OFFSET: Final = Offset(2**60)
@@ -397,12 +398,28 @@ class Observer(AbstractAsyncContextManager["Observer", None]):
 
         Errors: as `begin`; ProtocolError when the quorum no longer has what was committed. The position is kept.
         """
+        run = await self.next_run(batches_max=1)
+        ((_, header),) = run.headers()
+        return CommittedBatch(
+            base_offset=header.base_offset,
+            end_offset=header.end_offset,
+            epoch=header.epoch,
+            timestamp_ms=header.max_timestamp,
+            is_control=header.is_control,
+            data=run.data,
+        )
+
+    async def next_run(self, *, batches_max: int = BATCHES_MAX) -> BatchRun:
+        """The next committed batches, as soon as there is one: all of one epoch, and at most so many.
+
+        Errors: as `__anext__`.
+        """
         await self.begin()
         assert self._window is not None
-        while (batch := self._window.take()) is None:
+        while (run := self._window.take(batches_max)) is None:
             await self._fetch(self._window)
         self._is_under_way = True
-        return batch
+        return run
 
     async def _fetch(self, window: Window) -> None:
         if window.held_size_bytes >= self._limits.held_size_bytes_max:
@@ -439,10 +456,9 @@ class Observer(AbstractAsyncContextManager["Observer", None]):
                 f"the log of the quorum ends epoch {answer.diverging.epoch} at offset {answer.diverging.offset}, "
                 f"but offset {offset} was committed: it has lost records, or it is another quorum's"
             )
-        fetched = read_batches(records)
-        problem = fetched.invalid
-        for header, data in fetched.batches:
-            refusal = window.add(header, data, leader_epoch=answer.epoch)
+        runs, problem = read_runs(records)
+        for run in runs:
+            refusal = window.add(run, leader_epoch=answer.epoch)
             if refusal is not None:
                 problem = refusal
                 break

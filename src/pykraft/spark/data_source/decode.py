@@ -53,7 +53,7 @@ PARTITION_TEXT = re.compile(r"[0-9]{1,9}")
 METADATA_COLUMNS: Final = ("type", "version", "data", "problem")
 _COMPACT: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 ROWS_MAX = 65_536
-BATCHES_SIZE_BYTES_MAX = 16 * 1024 * 1024
+BATCHES_SIZE_BYTES_MAX = 8 * 1024 * 1024
 MICROSECONDS_PER_MS = 1_000
 FROM_VALUES = ("value", *METADATA_COLUMNS)
 FROM_RECORDS = ("timestamp", "control_type", "key", "headers", *FROM_VALUES)

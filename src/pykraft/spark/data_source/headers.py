@@ -10,14 +10,21 @@ Source: KIP-98; NumPy's structured arrays.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 
 import numpy as np
 from crc32c import crc32c
 
 from pykraft.errors import ProtocolError
-from pykraft.protocol.batch import HEADER_SIZE_BYTES, MAGIC, RECORD_SIZE_BYTES_MIN, BatchHeader, BatchRun, read_header
+from pykraft.protocol.batch import (
+    HEADER_SIZE_BYTES,
+    MAGIC,
+    RECORD_SIZE_BYTES_MIN,
+    BatchHeader,
+    BatchRun,
+    batch_starts,
+    read_header,
+)
 from pykraft.types import Buffer, Epoch, Offset
 
 _HEADER = np.dtype(
@@ -38,8 +45,6 @@ _HEADER = np.dtype(
     ]
 )
 assert _HEADER.itemsize == HEADER_SIZE_BYTES
-_LENGTH = struct.Struct(">i").unpack_from
-_LENGTH_AT = _HEADER.fields["batch_length"][1]
 _LENGTH_END = _HEADER.fields["epoch"][1]
 _CRC_START = _HEADER.fields["attributes"][1]
 """The first byte that a CRC covers."""
@@ -114,10 +119,8 @@ class Headers:
         begins = self.positions + _CRC_START
         ends = self.positions + self.sizes_bytes
         with memoryview(data) as view:
-            # Without any Python code for a single batch.
-            pieces = map(view.__getitem__, map(slice, begins.tolist(), ends.tolist()))
-            computed = np.fromiter(map(crc32c, pieces), dtype=np.int64, count=len(self))
-        return computed == self.column("crc")
+            computed = [crc32c(view[begin:end]) for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
+        return np.array(computed, dtype=np.int64) == self.column("crc")
 
     def run(self, shift: int) -> BatchRun | None:
         """See `pykraft.spark.data_source.splits.FoundHeaders`."""
@@ -128,11 +131,11 @@ class Headers:
         return BatchRun(
             b"",
             shift,
-            positions=[*(self.positions + shift).tolist(), shift + int(self.positions[-1] + self.sizes_bytes[-1])],
+            positions=(shift + int(self.positions[0]), shift + int(self.positions[-1] + self.sizes_bytes[-1])),
             base_offset=Offset(int(base_offsets[0])),
             epoch=Epoch(int(epochs[0])),
-            last_offsets=last_offsets.tolist(),
-            max_timestamps=self.column("max_timestamp").tolist(),
+            last_offsets=(int(last_offsets[-1]),),
+            max_timestamps=(int(self.column("max_timestamp").max()),),
         )
 
     def _are_plain(self) -> np.ndarray:
@@ -153,7 +156,7 @@ class Headers:
 
 def headers_of(data: Buffer) -> Headers:
     """Those of the whole batches at the beginning, up to the first that is cut or has no valid header."""
-    positions = np.array(_starts(data), dtype=np.int64)
+    positions = _starts(data)
     if not len(positions):
         return Headers(positions, np.empty(0, dtype=_HEADER))
     anywhere = np.ndarray(len(data) - HEADER_SIZE_BYTES + 1, dtype=f"V{HEADER_SIZE_BYTES}", buffer=data, strides=(1,))
@@ -166,13 +169,13 @@ def headers_of(data: Buffer) -> Headers:
     return found
 
 
-def _starts(data: Buffer) -> list[int]:
-    starts: list[int] = []
-    at, end = 0, len(data)
-    while end - at >= HEADER_SIZE_BYTES:
-        size_bytes: int = _LENGTH(data, at + _LENGTH_AT)[0] + _LENGTH_END
-        if not HEADER_SIZE_BYTES <= size_bytes <= end - at:
-            break
-        starts.append(at)
-        at += size_bytes
-    return starts
+def _starts(data: Buffer) -> np.ndarray:
+    found = [np.empty(0, dtype=np.int64)]
+    at = 0
+    while len(starts := batch_starts(data, at)) > 1:
+        at = starts[-1]
+        if isinstance(starts, range):
+            found.append(np.arange(starts.start, at, starts.step))
+        else:
+            found.append(np.array(starts[:-1], dtype=np.int64))
+    return np.concatenate(found)

@@ -178,14 +178,16 @@ class LiveQuorum(AbstractContextManager["LiveQuorum", None]):
 
         async def count() -> None:
             self._observer.seek(start_offset, size_bytes_max=min(most, CHUNK_SIZE_BYTES))
-            async for batch in self._observer:
-                size_bytes = sizes[-1] + len(batch.data)
-                if len(offsets) > 1 and (size_bytes > most or batch.end_offset > offset_max):
-                    return
-                offsets.append(min(batch.end_offset, end_offset))
-                sizes.append(size_bytes)
-                if batch.end_offset >= end_offset:
-                    return
+            while offsets[-1] < end_offset:
+                run = await self._observer.next_run()
+                before = sizes[-1] - run.positions[0]
+                for last_offset, position in zip(run.last_offsets, run.positions[1:], strict=True):
+                    if len(offsets) > 1 and (before + position > most or last_offset >= offset_max):
+                        return
+                    offsets.append(min(Offset(last_offset + 1), end_offset))
+                    sizes.append(before + position)
+                    if last_offset + 1 >= end_offset:
+                        return
 
         self._runner.run(count())
         return Sizes(tuple(offsets), tuple(sizes))
@@ -210,15 +212,16 @@ class LiveQuorum(AbstractContextManager["LiveQuorum", None]):
             raise self.replaced(end_offset, f"the log ends at {self._observer.high_watermark}")
         parts: list[Buffer] = []
         size_bytes = 0
-        async for batch in self._observer:
-            parts.append(batch.data)
-            size_bytes += len(batch.data)
-            is_last = batch.end_offset >= end_offset
+        is_last = False
+        while not is_last:
+            run = await self._observer.next_run()
+            is_last = run.end_offset >= end_offset
+            data = run.part(0, bisect_left(run.last_offsets, end_offset - 1) + 1).data if is_last else run.data
+            parts.append(data)
+            size_bytes += len(data)
             if is_last or size_bytes >= CHUNK_SIZE_BYTES:
                 yield b"".join(parts)
                 parts, size_bytes = [], 0
-            if is_last:
-                return
 
 
 def _quorum_of(options: SourceOptions, cluster_id: str | None = None) -> LiveQuorum:

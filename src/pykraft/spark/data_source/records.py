@@ -29,7 +29,7 @@ from pykraft.spark.arrow_columns import array_column
 from pykraft.spark.data_source.headers import Headers
 from pykraft.types import Buffer
 
-TOGETHER_MIN: Final = 150
+TOGETHER_MIN: Final = 40
 """So many batches with a record left, on average, make one step over all of them as fast as a loop."""
 HEADERS_EACH_MAX: Final = 64
 """Of a record; the protocol's decoder reads more."""
@@ -37,6 +37,19 @@ TIMES_MAX: Final = 2**61
 HEADERS: Final = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
 _NUMBER_SIZE_BYTES_MAX: Final = 4
 _TIME_SIZE_BYTES_MAX: Final = 9
+
+
+def _sizes_by_word() -> np.ndarray:
+    words = np.arange(1 << 16)
+    low, high = words & 0xFF, words >> 8
+    is_one_byte = low <= 0x7F
+    lengths = np.where(is_one_byte, low, low & 0x7F | high << 7)
+    are_known = (lengths & 1 == 0) & (is_one_byte | (high <= 0x7F))
+    return np.where(are_known, (lengths >> 1) + np.where(is_one_byte, 1, 2), 0)
+
+
+_SIZES_BY_WORD: Final = _sizes_by_word()
+"""By its first two bytes, as a little-endian number, the bytes that a record takes; 0 if it takes more than 8 KiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +143,7 @@ class ParsedRecords:
     """A column for each header: its record, where its name and its value start, and their sizes, as above."""
 
 
-class _Reader:
+class FieldReader:
     """Reads one field after the other of all records; ``at`` is where each has come to."""
 
     def __init__(self, octets: np.ndarray, at: np.ndarray) -> None:
@@ -170,9 +183,9 @@ class _Reader:
         self.at = self.at + size_bytes
         self._stay()
 
-    def part(self, which: np.ndarray | slice) -> _Reader:
+    def part(self, which: np.ndarray | slice) -> FieldReader:
         """A reader of some of the records."""
-        found = _Reader(self.octets, self.at[which])
+        found = FieldReader(self.octets, self.at[which])
         found.ends = self.ends[which]
         return found
 
@@ -189,7 +202,7 @@ def parse_records(bodies: Bodies, counts: np.ndarray, last_deltas: np.ndarray) -
     octets = np.frombuffer(bodies.data, dtype=np.uint8)
     starts, are_walked = _starts(octets, bodies, counts)
     which = np.repeat(np.arange(len(counts)), counts)
-    reader = _Reader(octets, starts)
+    reader = FieldReader(octets, starts)
     lengths = reader.number()
     reader.ends = np.minimum(reader.at + np.maximum(lengths, 0), bodies.ends[which])
     reader.are_bad |= (lengths <= 0) | ~are_walked[which]
@@ -218,7 +231,7 @@ def parse_records(bodies: Bodies, counts: np.ndarray, last_deltas: np.ndarray) -
     )
 
 
-def _read_headers(reader: _Reader, data: Buffer, which: np.ndarray, batches: int) -> np.ndarray:
+def _read_headers(reader: FieldReader, data: Buffer, which: np.ndarray, batches: int) -> np.ndarray:
     """See `ParsedRecords.headers`; whether they are well formed is asked even where no column has them."""
     found = [np.empty((5, 0), dtype=np.int64)]
     left = reader.number()
@@ -279,20 +292,24 @@ def _starts_together(
     """The same, one record of each batch in a step."""
     order = np.argsort(-counts, kind="stable")
     first_rows = (np.cumsum(counts) - counts)[order]
-    active = np.searchsorted(-counts[order], -np.arange(steps), side="left")
-    reader = _Reader(octets, bodies.starts[order])
-    reader.ends = bodies.ends[order]
+    active = np.searchsorted(-counts[order], -np.arange(steps), side="left").tolist()
+    at = bodies.starts[order]
+    are_bad = np.zeros(len(order), dtype=np.bool_)
     starts = np.empty(int(counts.sum()), dtype=np.int64)
-    for step in range(steps):
-        some = reader.part(slice(int(active[step])))
-        starts[first_rows[: len(some.at)] + step] = some.at
-        sizes = some.number()
-        some.are_bad |= sizes < 0
-        some.skip(np.maximum(sizes, 0))
-        reader.at[: len(some.at)] = some.at
-        reader.are_bad[: len(some.at)] |= some.are_bad
-    are_walked = np.zeros(len(counts), dtype=np.bool_)
-    are_walked[order] = (reader.at == reader.ends) & ~reader.are_bad
+    words = np.ndarray(len(octets) - 1, dtype="<u2", buffer=octets, strides=(1,))
+    for step, batches in enumerate(active):
+        own = at[:batches]
+        starts[first_rows[:batches] + step] = own
+        sizes = _SIZES_BY_WORD[words[np.minimum(own, len(words) - 1)]]
+        if not sizes.all():
+            others = np.flatnonzero(sizes == 0)
+            reader = FieldReader(octets, own[others])
+            lengths = reader.number()
+            are_bad[others] |= reader.are_bad | (lengths < 0)
+            sizes[others] = reader.at - own[others] + np.maximum(lengths, 0)
+        own += sizes
+    are_walked = np.empty(len(order), dtype=np.bool_)
+    are_walked[order] = (at == bodies.ends[order]) & ~are_bad
     return starts, are_walked
 
 

@@ -62,9 +62,9 @@ class FoundHeaders(Protocol):
         """Position and header of each batch."""
 
     def run(self, shift: int) -> BatchRun | None:
-        """Them as a run of batches in a file, in which the bytes begin at ``shift``; None if they are no run.
+        """What a run of all of them would span in a file, in which the bytes begin at ``shift``; None if they are none.
 
-        Nobody has compared their CRCs.
+        It has one entry for all. Nobody has compared their CRCs.
         """
 
 
