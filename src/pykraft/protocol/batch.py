@@ -550,8 +550,8 @@ def batch_run(buffer: Buffer, starts: Sequence[int], *, shift: int) -> BatchRun 
     if not is_plain:
         return None
     with memoryview(buffer) as view:
-        # Without any Python code for a single batch: this takes half of the time of a whole run.
-        if crcs != [*map(crc32c, map(view.__getitem__, map(slice, checked, starts[1:])))]:
+        # This takes half of the time of a whole run.
+        if crcs != [crc32c(view[begin:end]) for begin, end in zip(checked, starts[1:], strict=True)]:
             return None
     return BatchRun(
         buffer,

@@ -5,6 +5,7 @@ import pickle
 import shutil
 from asyncio import BaseEventLoop
 from collections.abc import AsyncGenerator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -265,6 +266,17 @@ def test_tasks_have_about_as_many_bytes(
     assert sum(sizes) == offsets[-1] - 7
     assert [one.end_offset - one.start_offset for one in found] == sizes
     assert [one.is_first for one in found] == [True, *[False] * (len(sizes) - 1)][: len(sizes)]
+
+
+def test_a_task_gets_fewer_compressed_bytes(node: OneNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "TASK_SIZE_BYTES", 50)
+    sizes = Sizes((Offset(0), Offset(100)), (0, 100))
+    assert [len(splits_of(replace(sizes, weight=weight), None)) for weight in (1, 4)] == [2, 8]
+    monkeypatch.setattr(live, "TASK_SIZE_BYTES", 100)
+    tasks = [len(LogReader(options(node)).partitions())]
+    monkeypatch.setattr(live, "weight_of", lambda header: 2)
+    tasks.append(len(LogReader(options(node)).partitions()))
+    assert tasks[0] < tasks[1] <= 2 * tasks[0]
 
 
 LARGE = [bytes(100_000)] * 20

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import cramjam
 import pytest
 
 from pykraft.errors import CorruptionError, StorageError, UsageError
-from pykraft.protocol.batch import scan
+from pykraft.protocol.batch import scan, seal_batch
+from pykraft.protocol.compression import Compression
 from pykraft.spark.data_source import splits
 from pykraft.spark.data_source.walk import ReplicaLog
 from pykraft.types import Buffer, Epoch, Offset
@@ -52,6 +55,16 @@ def test_splits_are_whole_batches_of_about_the_size(log: Path) -> None:
     assert cut(plan(log, size_bytes=1)) == [("0", 0, 1), ("0", 1, 2), ("0", 2, 3), ("6", 0, 1)]
     assert cut(plan(log, size_bytes=2 * SIZE_BYTES)) == [("0", 0, 2), ("0", 2, 3), ("6", 0, 1)]
     assert cut(plan(log, size_bytes=3 * SIZE_BYTES)) == [("0", 0, 3), ("6", 0, 1)]
+
+
+def test_splits_of_compressed_batches_are_smaller(tmp_path: Path) -> None:
+    """A task takes as long for them as for more bytes: else one core reads a small log, and all others wait."""
+    records = cramjam.zstd.compress(bytes(100))
+    place: Any = {"count": 1, "epoch": EPOCH, "timestamp_ms": 0, "attributes": Compression.ZSTD}
+    batches = [seal_batch(bytes(records), base_offset=Offset(at), **place).data for at in range(12)]
+    write_segment(tmp_path, b"".join(batches))
+    found = plan(tmp_path, size_bytes=12 * len(batches[0])).splits
+    assert [(split.end_position - split.position) // len(batches[0]) for split in found] == [3, 3, 3, 3]
 
 
 def test_a_plan_begins_and_ends_with_the_batches_that_hold_the_bounds(log: Path) -> None:

@@ -36,12 +36,14 @@ from pykraft.security.settings import IN_THE_CLEAR, Security
 from pykraft.spark.data_source.decode import batches_of, records_of
 from pykraft.spark.data_source.options import Bound, SourceOptions, TriggerDelay, default_limit, records_and_bytes
 from pykraft.spark.data_source.selection import Selection, columns_for, select
-from pykraft.spark.data_source.splits import Bounds, Limit, Origin
+from pykraft.spark.data_source.splits import Bounds, Limit, Origin, weight_of
 from pykraft.spark.error_text import rows_without_traceback, without_traceback
 from pykraft.spark.spark_versions import DataSourceStreamReader, InputPartition, ReadLimit, SupportsTriggerAvailableNow
 from pykraft.types import Buffer, Endpoint, Offset
 
-CHUNK_SIZE_BYTES = 4 * 1024 * 1024
+FETCH_SIZE_BYTES = QUERY_LIMITS.size_bytes_max
+CHUNK_SIZE_BYTES = FETCH_SIZE_BYTES // 2
+"""At least so much is decoded together: of large batches one whole answer, without a copy of it."""
 CLIENT_ID = "pykraft-spark"
 SAMPLES_MAX = 16
 RECORDS_PER_SAMPLE = 64
@@ -64,6 +66,8 @@ class Sizes:
 
     offsets: tuple[Offset, ...]
     sizes_bytes: tuple[int, ...]
+    weight: int = 1
+    """See `weight_of`."""
 
     @property
     def total_bytes(self) -> int:
@@ -140,15 +144,15 @@ class LiveQuorum(AbstractContextManager["LiveQuorum", None]):
             "now with failOnDataLoss = false"
         )
 
-    def chunks(self, start_offset: Offset, end_offset: Offset) -> Iterator[bytes]:
-        """The batches that hold these committed offsets; about 4 MiB at a time. Nothing else may be asked meanwhile.
+    def chunks(self, start_offset: Offset, end_offset: Offset) -> Iterator[Buffer]:
+        """The batches that hold these committed offsets; 2 to 4 MiB at a time. Nothing else may be asked meanwhile.
 
         Errors: as `batch_at`; UsageError and ProtocolError if the quorum lost committed records.
         """
         if start_offset >= end_offset:
             return
         parts = self._chunks(start_offset, end_offset)
-        found: list[bytes] = []
+        found: list[Buffer] = []
 
         async def find() -> None:
             # Not as the task's result: when asyncio puts the handler of SIGINT back, Python writes a text about the
@@ -177,7 +181,7 @@ class LiveQuorum(AbstractContextManager["LiveQuorum", None]):
         offsets, sizes = [start_offset], [0]
 
         async def count() -> None:
-            self._observer.seek(start_offset, size_bytes_max=min(most, CHUNK_SIZE_BYTES))
+            self._observer.seek(start_offset, size_bytes_max=min(most, FETCH_SIZE_BYTES))
             while offsets[-1] < end_offset:
                 run = await self._observer.next_run()
                 before = sizes[-1] - run.positions[0]
@@ -197,13 +201,14 @@ class LiveQuorum(AbstractContextManager["LiveQuorum", None]):
         records = end_offset - start_offset
         parts = min(SAMPLES_MAX, max(1, records // RECORDS_PER_SAMPLE))
         offsets = [Offset(start_offset + records * part // parts) for part in range(parts + 1)]
-        sizes = [0]
+        sizes, weight = [0], 1
         for low, high in pairwise(offsets) if records > 0 else ():
             batch = self.batch_at(Offset((low + high) // 2))
+            weight = max(weight, weight_of(read_header(batch.data)))
             sizes.append(sizes[-1] + len(batch.data) * (high - low) // (batch.end_offset - batch.base_offset))
-        return Sizes(tuple(offsets[: len(sizes)]), tuple(sizes))
+        return Sizes(tuple(offsets[: len(sizes)]), tuple(sizes), weight)
 
-    async def _chunks(self, start_offset: Offset, end_offset: Offset) -> AsyncGenerator[bytes]:
+    async def _chunks(self, start_offset: Offset, end_offset: Offset) -> AsyncGenerator[Buffer]:
         self._observer.seek(start_offset)
         await self._observer.begin()
         assert self._observer.high_watermark is not None
@@ -220,7 +225,7 @@ class LiveQuorum(AbstractContextManager["LiveQuorum", None]):
             parts.append(data)
             size_bytes += len(data)
             if is_last or size_bytes >= CHUNK_SIZE_BYTES:
-                yield b"".join(parts)
+                yield b"".join(parts) if len(parts) > 1 else data
                 parts, size_bytes = [], 0
 
 
@@ -490,7 +495,7 @@ def splits_of(
     """
     start, end = sizes.offsets[0], sizes.offsets[-1]
     records = end - start
-    tasks = min(records, max(1, round(sizes.total_bytes / TASK_SIZE_BYTES), tasks_min or 1))
+    tasks = min(records, max(1, round(sizes.total_bytes * sizes.weight / TASK_SIZE_BYTES), tasks_min or 1))
     edges = sorted({start, *(sizes.offset_at(sizes.total_bytes * task / tasks) for task in range(1, tasks)), end})
     if len(edges) <= min(records, tasks_min or 1):
         # A few records have most of the bytes.
@@ -519,7 +524,7 @@ def fetch_rows(partition: InputPartition, options: SourceOptions, selection: Sel
                 yield from records_of(origin, data, are_checked=True, selection=selection)
 
 
-def _from(data: bytes, offset: Offset) -> bytes:
+def _from(data: Buffer, offset: Offset) -> Buffer:
     """Whole batches without the one that starts below this offset; only the first can."""
     header = read_header(data)
     return data[header.size_bytes :] if header.base_offset < offset else data

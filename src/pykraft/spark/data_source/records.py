@@ -22,8 +22,8 @@ import numpy as np
 import pyarrow as pa
 
 from pykraft.errors import ProtocolError
-from pykraft.protocol.batch import HEADER_SIZE_BYTES, open_batch
-from pykraft.protocol.compression import Compression
+from pykraft.protocol.batch import HEADER_SIZE_BYTES, RECORD_SIZE_BYTES_MIN
+from pykraft.protocol.compression import Compression, decompress
 from pykraft.protocol.records import HEADERS_MAX, end_of_records
 from pykraft.spark.arrow_columns import array_column
 from pykraft.spark.data_source.headers import Headers
@@ -99,7 +99,7 @@ def _unpacked(
 ) -> Iterator[tuple[Headers, Bodies | None]]:
     """The same for compressed batches. What a header claims is believed only when the records are decompressed."""
     begin = rows = size_bytes = 0
-    bodies: list[bytes] = []
+    bodies: list[Buffer] = []
 
     def group(end: int) -> Iterator[tuple[Headers, Bodies]]:
         nonlocal begin, rows, size_bytes, bodies
@@ -109,11 +109,11 @@ def _unpacked(
             yield headers.at(slice(begin, end)), Bodies(b"".join(bodies), starts, ends)
         begin, rows, size_bytes, bodies = end, 0, 0, []
 
-    for index, count in enumerate(headers.counts.tolist()):
-        position, header = headers.pair(index)
-        try:
-            _, body = open_batch(data[position : position + header.size_bytes], verify_crc=False)
-        except ProtocolError:
+    starts, ends = headers.positions + HEADER_SIZE_BYTES, headers.positions + headers.sizes_bytes
+    places = zip(starts.tolist(), ends.tolist(), headers.codecs.tolist(), headers.counts.tolist(), strict=True)
+    for index, (start, end, codec, count) in enumerate(places):
+        body = _body_of(data[start:end], codec, count)
+        if body is None:
             yield from group(index)
             yield headers.at(slice(index, index + 1)), None
             begin = index + 1
@@ -123,6 +123,15 @@ def _unpacked(
         bodies.append(body)
         rows, size_bytes = rows + count, size_bytes + len(body)
     yield from group(len(headers))
+
+
+def _body_of(data: Buffer, codec: int, count: int) -> Buffer | None:
+    """The records of a batch as `pykraft.protocol.batch.open_batch` reads them; None where it refuses."""
+    try:
+        body = decompress(Compression(codec), data)
+    except ProtocolError:
+        return None
+    return body if count * RECORD_SIZE_BYTES_MIN <= len(body) else None
 
 
 @dataclass(slots=True)
