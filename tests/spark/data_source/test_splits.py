@@ -64,7 +64,7 @@ def test_splits_of_compressed_batches_are_smaller(tmp_path: Path) -> None:
     batches = [seal_batch(bytes(records), base_offset=Offset(at), **place).data for at in range(12)]
     write_segment(tmp_path, b"".join(batches))
     found = plan(tmp_path, size_bytes=12 * len(batches[0])).splits
-    assert [(split.end_position - split.position) // len(batches[0]) for split in found] == [3, 3, 3, 3]
+    assert [(split.end_position - split.position) // len(batches[0]) for split in found] == [6, 6]
 
 
 def test_a_plan_begins_and_ends_with_the_batches_that_hold_the_bounds(log: Path) -> None:

@@ -3,15 +3,19 @@
 import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+import cramjam
 import pytest
 
 from pykraft.errors import CorruptionError, ProtocolError, StorageError, UsageError
-from pykraft.protocol.batch import scan
-from pykraft.spark.data_source import segment_walk, splits
+from pykraft.protocol.batch import scan, seal_batch
+from pykraft.protocol.compression import Compression
+from pykraft.spark.data_source import segment_walk
+from pykraft.spark.data_source import walk as module
 from pykraft.spark.data_source.segment_walk import BatchSpan
 from pykraft.spark.data_source.splits import Limit, plan_splits, read_chunks
-from pykraft.spark.data_source.walk import STRIDE_SIZE_BYTES, Cursor, ReplicaLog, after, stride_over
+from pykraft.spark.data_source.walk import SPLIT_SIZE_BYTES, STRIDE_SIZE_BYTES, Cursor, ReplicaLog, after, stride_over
 from pykraft.types import Offset
 from tests.spark.logs import EPOCH, batch, three_batches, write_segment
 
@@ -422,5 +426,26 @@ def test_what_a_stride_passes_over_is_checked_by_who_reads_it(log: Path) -> None
         list(read_chunks(plan.splits[0]))
 
 
+@pytest.mark.parametrize("is_large", [False, True])
+def test_strides_of_compressed_batches_are_shorter(
+    is_large: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task takes as long for them as for more bytes; but a large log has tasks enough."""
+    records = bytes(cramjam.zstd.compress(bytes(100)))
+    place: Any = {"count": 1, "epoch": EPOCH, "timestamp_ms": 0, "attributes": Compression.ZSTD}
+    # The first batch of a quorum's log is a leader's, and never compressed.
+    plain = seal_batch(bytes(len(records)), base_offset=Offset(0), **(place | {"attributes": 0})).data
+    batches = [plain, *(seal_batch(records, base_offset=Offset(at), **place).data for at in range(1, 24))]
+    size_bytes = len(plain)
+    first = write_segment(tmp_path, b"".join(batches))
+    write_index(first, [(at, at * size_bytes) for at in range(1, 24)])
+    write_segment(tmp_path, batch([b"x"], base_offset=24), base_offset=24)
+    monkeypatch.setattr(module, "STRIDE_SIZE_BYTES", 4 * size_bytes)
+    monkeypatch.setattr(module, "SPLIT_SIZE_BYTES", 12 * size_bytes - is_large)
+    found = strode(tmp_path, size_bytes=12 * size_bytes)
+    lengths = [(one.end_position - one.position) // size_bytes for one in found if one.segment == first]
+    assert lengths == ([12, 12] if is_large else [6, 6, 6, 6])
+
+
 def test_strides_are_finer_than_splits() -> None:
-    assert STRIDE_SIZE_BYTES < splits.SPLIT_SIZE_BYTES
+    assert STRIDE_SIZE_BYTES < SPLIT_SIZE_BYTES

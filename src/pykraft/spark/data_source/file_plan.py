@@ -21,8 +21,16 @@ from pykraft.object_storage.files import Files
 from pykraft.protocol.records import decode_records
 from pykraft.spark.data_source.options import Bound, SourceOptions
 from pykraft.spark.data_source.segment_walk import BatchSpan
-from pykraft.spark.data_source.splits import EVERYTHING, SPLIT_SIZE_BYTES, Bounds, Limit, SplitPlan, plan_splits
-from pykraft.spark.data_source.walk import OFFSET_MAX, STRIDE_SIZE_BYTES, Cursor, ReplicaLog, segments_of, stride_over
+from pykraft.spark.data_source.splits import EVERYTHING, Bounds, Limit, SplitPlan, plan_splits
+from pykraft.spark.data_source.walk import (
+    OFFSET_MAX,
+    SPLIT_SIZE_BYTES,
+    STRIDE_SIZE_BYTES,
+    Cursor,
+    ReplicaLog,
+    segments_of,
+    stride_over,
+)
 from pykraft.types import Offset
 
 T = TypeVar("T")

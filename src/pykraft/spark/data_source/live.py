@@ -36,7 +36,8 @@ from pykraft.security.settings import IN_THE_CLEAR, Security
 from pykraft.spark.data_source.decode import batches_of, records_of
 from pykraft.spark.data_source.options import Bound, SourceOptions, TriggerDelay, default_limit, records_and_bytes
 from pykraft.spark.data_source.selection import Selection, columns_for, select
-from pykraft.spark.data_source.splits import Bounds, Limit, Origin, weight_of
+from pykraft.spark.data_source.splits import Bounds, Limit, Origin
+from pykraft.spark.data_source.walk import weight_of
 from pykraft.spark.error_text import rows_without_traceback, without_traceback
 from pykraft.spark.spark_versions import DataSourceStreamReader, InputPartition, ReadLimit, SupportsTriggerAvailableNow
 from pykraft.types import Buffer, Endpoint, Offset

@@ -28,18 +28,12 @@ from pykraft.log.tail import Expected, verdict_from
 from pykraft.object_storage.files import Files, expect_reads
 from pykraft.object_storage.uris import located
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, BatchRun, read_header, scan
-from pykraft.protocol.compression import Compression
 from pykraft.spark.data_source.segment_walk import BatchSpan, base_offset_of, batches_within, error_of
-from pykraft.spark.data_source.walk import OFFSET_MAX, Cursor, after
+from pykraft.spark.data_source.walk import OFFSET_MAX, SPLIT_SIZE_BYTES, Cursor, after, weight_of
 from pykraft.types import Buffer, Epoch, Offset
 
-SPLIT_SIZE_BYTES = 128 * 1024 * 1024
-"""About how much of a segment one task reads, as Spark's own sources of files do; each task costs 40 ms of processor
-time before its first row."""
 OPEN_SIZE_BYTES = 1024 * 1024
 """To open a segment, and to read what other files say about its log, counts as so many bytes."""
-COMPRESSED_WEIGHT = 4
-"""Of a byte of compressed batches: they expand to so much, or more."""
 TASKS_FEW = 32
 TASK_SIZE_BYTES_MIN = 4 * 1024 * 1024
 CHUNK_SIZE_BYTES = 4 * 1024 * 1024
@@ -283,11 +277,6 @@ class _Cut:
 def _goes_on(split: Split, one: BatchSpan, size_bytes: int) -> bool:
     is_same = split.path == str(one.segment) and split.damage is None and one.damage is None
     return is_same and one.end_position - split.position <= size_bytes // weight_of(one.header)
-
-
-def weight_of(header: BatchHeader | None) -> int:
-    """How many times as long a task takes for a byte of such batches, about, as for one that is not compressed."""
-    return COMPRESSED_WEIGHT if header is not None and header.compression is not Compression.NONE else 1
 
 
 def packed(splits: Sequence[Split], *, tasks_min: int | None = None) -> list[tuple[Split, ...]]:
