@@ -292,7 +292,8 @@ def packed(splits: Sequence[Split], *, tasks_min: int | None = None) -> list[tup
     for split, weight in zip(splits, weights, strict=True):
         if weight > room:
             groups.append([])
-            room = most
+            # Beside a large one there is room for a small one, such as the newest segment of an idle quorum.
+            room = most if tasks_min is not None else max(most, weight + 2 * OPEN_SIZE_BYTES)
         groups[-1].append(split)
         room -= weight
     return [tuple(group) for group in groups]
