@@ -255,7 +255,7 @@ def without_control(buffers: Sequence[Buffer]) -> tuple[list[Buffer], Offset]:
     for buffer in buffers:
         view, start, position, end = memoryview(buffer), 0, 0, len(buffer)
         while position < end:
-            at, next_position = position, position + _LENGTH(buffer, position + _LENGTH_AT)[0] + _LENGTH_END
+            at, next_position = position, position + _INT32(buffer, position + _LENGTH_AT)[0] + _LENGTH_END
             if view[position + _ATTRIBUTES_AT] & CONTROL_BIT:
                 if position > start:
                     kept.append(view[start:position])
@@ -300,14 +300,22 @@ def open_batch(
     if len(batch) != header.size_bytes:
         raise ProtocolError(f"the batch takes {header.size_bytes} bytes, found {len(batch)}", ErrorCode.INVALID_RECORD)
     with memoryview(batch) as view:
-        body = bytes(decompress(header.compression, view[HEADER_SIZE_BYTES:], size_bytes_max=size_bytes_max))
-    if header.records_count * RECORD_SIZE_BYTES_MIN > len(body):
+        packed = view[HEADER_SIZE_BYTES:]
+        return header, unpack(header.compression, packed, header.records_count, size_bytes_max=size_bytes_max)
+
+
+def unpack(
+    compression: Compression, data: Buffer, count: int, *, size_bytes_max: int = DECOMPRESSED_SIZE_BYTES_MAX
+) -> bytes:
+    """So many records, decompressed. Errors: as `decompress`; INVALID_RECORD when they have too few bytes for that."""
+    body = bytes(decompress(compression, data, size_bytes_max=size_bytes_max))
+    if count * RECORD_SIZE_BYTES_MIN > len(body):
         raise ProtocolError(
-            f"the batch claims {counted(header.records_count, 'record')} in {len(body)} bytes; "
+            f"the batch claims {counted(count, 'record')} in {len(body)} bytes; "
             f"one takes at least {RECORD_SIZE_BYTES_MIN}",
             ErrorCode.INVALID_RECORD,
         )
-    return header, body
+    return body
 
 
 def seal_batch(
@@ -375,11 +383,8 @@ _LAYOUT: Final = "q4x5sIhi8xq14xi"
 _COLUMNS: Final = struct.Struct(f">{_LAYOUT}").unpack_from
 _COLUMNS_COUNT: Final = 7
 """Base offset; epoch and magic together; CRC, attributes, last offset delta, max timestamp, count."""
-_LENGTH: Final = struct.Struct(">i").unpack_from
-_EPOCH: Final = struct.Struct(">i").unpack_from
+_INT32: Final = struct.Struct(">i").unpack_from
 _LENGTH_AT: Final = 8
-
-
 _LENGTH_MIN: Final = HEADER_SIZE_BYTES - _LENGTH_END
 
 
@@ -480,12 +485,12 @@ def batch_starts(buffer: Buffer, at: int) -> Sequence[int]:
     end = len(buffer)
     if end - at < HEADER_SIZE_BYTES:
         return [at]
-    stride: int = _LENGTH(buffer, at + _LENGTH_AT)[0] + _LENGTH_END
+    stride: int = _INT32(buffer, at + _LENGTH_AT)[0] + _LENGTH_END
     if stride >= HEADER_SIZE_BYTES and _is_uniform(buffer, at, stride, count := min(BATCHES_MAX, (end - at) // stride)):
         return range(at, at + count * stride + 1, stride)
     starts = [at]
     while len(starts) <= BATCHES_MAX and end - at >= HEADER_SIZE_BYTES:
-        length: int = _LENGTH(buffer, at + _LENGTH_AT)[0]
+        length: int = _INT32(buffer, at + _LENGTH_AT)[0]
         at += _LENGTH_END + length
         if length < _LENGTH_MIN or at > end:
             break
@@ -530,7 +535,7 @@ def batch_run(buffer: Buffer, starts: Sequence[int], *, shift: int) -> BatchRun 
     base_offsets, marks, crcs, attributes, deltas, max_timestamps, counts = _columns(buffer, starts)
     last_offsets = [*map(add, base_offsets, deltas)]
     checked = map(add, starts[:-1], repeat(_CRC_START))
-    epoch: int = _EPOCH(marks[0])[0]
+    epoch: int = _INT32(marks[0])[0]
     is_plain = (
         # No codec, no control batch, no transaction.
         not any(attributes)

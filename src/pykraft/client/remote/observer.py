@@ -168,8 +168,6 @@ class Window:
         """Everything below is committed; None until a leader told it."""
         self._last_epoch = last_epoch
         self._held: deque[BatchRun] = deque()
-        self._taken = 0
-        """So many batches of the first run were returned."""
         self._held_size_bytes = 0
 
     @property
@@ -212,22 +210,22 @@ class Window:
         """Drop the batches that were not returned; False when there were none."""
         had_some = bool(self._held)
         self._held.clear()
-        self._taken = self._held_size_bytes = 0
+        self._held_size_bytes = 0
         return had_some
 
     def take(self, batches_max: int = BATCHES_MAX) -> BatchRun | None:
         """The next batches that are committed, all of one epoch and at most so many; None if there are none."""
         if not self._held or self.high_watermark is None:
             return None
-        run, begin = self._held[0], self._taken
+        run = self._held[0]
+        # The batches before the next offset were returned.
+        begin = bisect_left(run.last_offsets, self.next_offset)
         end = min(begin + batches_max, bisect_left(run.last_offsets, self.high_watermark, lo=begin))
         if begin == end:
             return None
         taken = run.part(begin, end)
         if end == len(run):
             self._held.popleft()
-            end = 0
-        self._taken = end
         self._held_size_bytes -= taken.size_bytes
         self.next_offset, self._last_epoch = taken.end_offset, taken.epoch
         return taken

@@ -135,7 +135,7 @@ class Headers:
             base_offset=Offset(int(base_offsets[0])),
             epoch=Epoch(int(epochs[0])),
             last_offsets=(int(last_offsets[-1]),),
-            max_timestamps=(int(self.column("max_timestamp").max()),),
+            max_timestamps=(),
         )
 
     def _are_plain(self) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Parses the records of any Kafka client in bulk: a Python loop over their lengths, and NumPy for all else.
 
 Only the length of a record says where the next one starts, so the starts are found one after the other: batch by batch,
-or, if batches are small, for one record of each batch at a time. Every other field is read for all records at once: its
+or, if there are many, for one record of each batch at a time. Every other field is read for all records at once: its
 first byte by one gather, and more bytes where that byte says so.
 
 Invariant: a batch counts as found only if the protocol's decoder would take it, and then the fields are those that it
@@ -22,8 +22,8 @@ import numpy as np
 import pyarrow as pa
 
 from pykraft.errors import ProtocolError
-from pykraft.protocol.batch import HEADER_SIZE_BYTES, RECORD_SIZE_BYTES_MIN
-from pykraft.protocol.compression import Compression, decompress
+from pykraft.protocol.batch import HEADER_SIZE_BYTES, unpack
+from pykraft.protocol.compression import Compression
 from pykraft.protocol.records import HEADERS_MAX, end_of_records
 from pykraft.spark.arrow_columns import array_column
 from pykraft.spark.data_source.headers import Headers
@@ -99,7 +99,7 @@ def _unpacked(
 ) -> Iterator[tuple[Headers, Bodies | None]]:
     """The same for compressed batches. What a header claims is believed only when the records are decompressed."""
     begin = rows = size_bytes = 0
-    bodies: list[Buffer] = []
+    bodies: list[bytes] = []
 
     def group(end: int) -> Iterator[tuple[Headers, Bodies]]:
         nonlocal begin, rows, size_bytes, bodies
@@ -112,8 +112,9 @@ def _unpacked(
     starts, ends = headers.positions + HEADER_SIZE_BYTES, headers.positions + headers.sizes_bytes
     places = zip(starts.tolist(), ends.tolist(), headers.codecs.tolist(), headers.counts.tolist(), strict=True)
     for index, (start, end, codec, count) in enumerate(places):
-        body = _body_of(data[start:end], codec, count)
-        if body is None:
+        try:
+            body = unpack(Compression(codec), data[start:end], count)
+        except ProtocolError:
             yield from group(index)
             yield headers.at(slice(index, index + 1)), None
             begin = index + 1
@@ -123,15 +124,6 @@ def _unpacked(
         bodies.append(body)
         rows, size_bytes = rows + count, size_bytes + len(body)
     yield from group(len(headers))
-
-
-def _body_of(data: Buffer, codec: int, count: int) -> Buffer | None:
-    """The records of a batch as `pykraft.protocol.batch.open_batch` reads them; None where it refuses."""
-    try:
-        body = decompress(Compression(codec), data)
-    except ProtocolError:
-        return None
-    return body if count * RECORD_SIZE_BYTES_MIN <= len(body) else None
 
 
 @dataclass(slots=True)

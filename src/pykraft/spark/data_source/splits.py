@@ -61,7 +61,7 @@ class FoundHeaders(Protocol):
     def run(self, shift: int) -> BatchRun | None:
         """What a run of all of them would span in a file, in which the bytes begin at ``shift``; None if they are none.
 
-        It has one entry for all. Nobody has compared their CRCs.
+        It has one entry for all, and no times. Nobody has compared their CRCs.
         """
 
 
