@@ -464,6 +464,7 @@ def test_runs_are_the_batches_that_a_scan_finds(
     for run in runs:
         assert {header.epoch for _, header in run.headers()} == {run.epoch}
         assert b"".join(run.contents()) == run.data == content[run.positions[0] : run.end]
+        assert run.size_bytes == len(run.data)
         for begin in range(len(run)):
             part = run.part(begin, len(run))
             assert [*part.headers()] == [*run.headers()][begin:]
