@@ -17,8 +17,15 @@ from pathlib import Path
 
 QUICKLY = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For JVMs that live for seconds or whose queries are all different: code is compiled once, and never optimized."""
-INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-"""For queries that run once over few rows: to write and compile Java for each takes longer than to go without."""
+FEW_ROWS = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+}
+"""For queries that run once over few rows: to write and compile Java for each takes longer than to go without, and so
+does to plan anew after each of its stages.
+"""
 SUBMIT_OPTIONS = "SPARK_SUBMIT_OPTS"
 EXIT_TIMEOUT_S = 400.0
 

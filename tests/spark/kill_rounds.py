@@ -27,7 +27,7 @@ from threading import Event
 from lab.nodes.cluster import Cluster
 from pykraft.local.child import Child, Children, wait_until
 from pykraft.local.voters import HOST, QUICK, SOURCES
-from tests.spark.archive import INTERPRETED, QUICKLY, quick_java
+from tests.spark.archive import FEW_ROWS, QUICKLY, quick_java
 from tests.spark.descendants import Process, descendants, wait_until_gone
 from tests.spark.standalone import EXECUTOR_MEMORY, SPECULATION, environment, executors, standalone_cluster
 from tests.spark.table_check import end_offset, problems_of
@@ -55,7 +55,7 @@ class Pipeline:
         self._log_path = folder / "pipeline.log"
         self.root = folder / "tables"
         words = ["run", "--tables", str(self.root), *source, "--follow"]
-        conf = INTERPRETED | {"spark.driver.extraJavaOptions": QUICKLY}
+        conf = FEW_ROWS | {"spark.driver.extraJavaOptions": QUICKLY}
         self._environment = {"PYTHONPATH": str(SOURCES)}
         if master is not None:
             words += ["--master", master]

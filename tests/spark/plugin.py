@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.spark.archive import INTERPRETED, QUICKLY
+from tests.spark.archive import FEW_ROWS, QUICKLY
 
 if TYPE_CHECKING:  # slow to import, and every run of pytest collects this file
     from pyspark.sql import SparkSession
@@ -81,7 +81,7 @@ def spark() -> Iterator[SparkSession]:
     prepare_environment()
     # Each query is small and different: to optimize its code for a long run costs more than the run. The demo, the
     # documentation's programs and the cluster of `tests.spark.test_standalone` are as users have them.
-    settings = session_settings("pykraft tests") | INTERPRETED
+    settings = session_settings("pykraft tests") | FEW_ROWS
     settings["spark.driver.extraJavaOptions"] += f" {QUICKLY}"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)  # pyspark leaves its pipe to the JVM's launcher open

@@ -83,7 +83,7 @@ def run(folder: Path, *, rounds: int, throughput: int, seed: int, has_directorie
                 for node in nodes:
                     node.start()
                 if has_directories:
-                    _change(racks, first, driver, None if number % 2 else promised)
+                    _change(racks, first, driver, promised if number % 2 else None)
                 driver.start()
                 driver.wait_for(promised)
                 killed.update([kind, f"leader: {leaders}", "driver"])

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pykraft.spark.pipeline.run import KeptQuery
 from pykraft.spark.session.local import open_session, prepare_environment, session_settings
-from tests.spark.archive import INTERPRETED, QUICKLY
+from tests.spark.archive import FEW_ROWS, QUICKLY
 
 WAIT_S = 1.0
 BATCH_SIZE_BYTES = "4096"
@@ -31,7 +31,7 @@ def main(words: Sequence[str]) -> None:
     parser.add_argument("--checkpoint", required=True)
     options = parser.parse_args(words)
     prepare_environment()
-    settings = session_settings("a stream into a quorum") | INTERPRETED
+    settings = session_settings("a stream into a quorum") | FEW_ROWS
     settings["spark.driver.extraJavaOptions"] += f" {QUICKLY}"
     spark = open_session(settings)
 

@@ -60,7 +60,8 @@ def test_a_split_of_a_very_large_log_is_a_segment(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_a_round_over_a_directory_that_moves_and_is_restored(tmp_path: Path) -> None:
+def test_a_round_over_a_directory_that_moves(tmp_path: Path) -> None:
+    """Every second round of the command restores it, too, as the round over directories into tables does."""
     assert run(tmp_path, rounds=1, throughput=20, seed=2, has_directories=True) == []
 
 
